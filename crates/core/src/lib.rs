@@ -1,0 +1,18 @@
+//! The words, rules and ports of Outhaul: everything that is true whatever the database, broker or
+//! storage. Nothing here does input or output, and nothing reads the clock or the environment.
+
+pub mod clock;
+pub mod delivery;
+pub mod duration;
+pub mod file;
+pub mod id;
+pub mod job;
+pub mod key;
+pub mod queue;
+pub mod retry;
+pub mod reuse;
+pub mod secret;
+pub mod state;
+pub mod store;
+pub mod turn;
+pub mod worker;

@@ -1,0 +1,289 @@
+//! The store port: every act on jobs and chunks, named after what happens to them. One conformance
+//! suite runs against every implementation; the `.sql` files carry the same names.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, NaiveDate, Utc};
+use futures::stream::BoxStream;
+
+use crate::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use crate::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
+use crate::job::{ChunkRow, Job, JobStatus, NewJob};
+use crate::queue::{QueueRow, QueueSpec};
+use crate::state::ChunkStatus;
+use crate::worker::{
+    Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
+};
+
+/// Why a store call did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database cannot be reached, is read-only, full or restarting: try again later.
+    #[error("the database is not available: {0}")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The database holds a newer schema than this binary knows.
+    #[error("the database has schema version {found}, this binary knows {known}: use a newer outhaul")]
+    NewerSchema {
+        /// What the database has.
+        found: i64,
+        /// What this binary was built with.
+        known: i64,
+    },
+    /// The database is set up in a way that could lose acknowledged work.
+    #[error("the database is not safe to use: {0}")]
+    Unsafe(String),
+    /// The request names a queue that no process has made.
+    #[error("there is no queue `{0}`")]
+    UnknownQueue(String),
+    /// A defect of ours.
+    #[error("the database refused a statement: {0}")]
+    Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Result of a store call.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// How a submission ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Submitted {
+    /// A new job was stored.
+    Created(Job),
+    /// The key names this job already, and the request is the same.
+    Existing(Job),
+    /// The key names another request.
+    KeyConflict,
+}
+
+/// How a cancellation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// The job is CANCELLED, now or since before.
+    Yes,
+    /// The job had already ended so.
+    TooLate(JobStatus),
+    /// There is no such job.
+    Unknown,
+}
+
+/// How a redrive ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redriven {
+    /// So many chunks are QUEUED again.
+    Yes(i64),
+    /// It has no dead or held chunks, or is CANCELLED.
+    Nothing,
+    /// There is no such job.
+    Unknown,
+}
+
+/// Which jobs to list; newest first.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    /// Only this status.
+    pub status: Option<JobStatus>,
+    /// Only this job type.
+    pub job_type: Option<String>,
+    /// Only this dataset.
+    pub dataset: Option<String>,
+    /// Only this owner.
+    pub owner: Option<String>,
+    /// Only jobs created at or after this moment.
+    pub created_after: Option<DateTime<Utc>>,
+    /// Only jobs created before this moment.
+    pub created_before: Option<DateTime<Utc>>,
+    /// Only jobs older than this one (its internal position, from the previous page).
+    pub before: Option<i64>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A page of a list, with where the next one starts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T, C> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// Pass this to get the next page; `None`: this was the last.
+    pub next: Option<C>,
+}
+
+/// What one round of the stager did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Staged {
+    /// CREATED or RETRY → QUEUED.
+    pub queued: u64,
+    /// QUEUED or RETRY → CREATED (held), of FAILED jobs.
+    pub held: u64,
+    /// CREATED, QUEUED or RETRY → CANCELLED, of CANCELLED jobs.
+    pub cancelled: u64,
+    /// FAILED or CANCELLED jobs that got their `completedAt`.
+    pub settled: u64,
+}
+
+/// How the store behaves for its callers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StoreSettings {
+    /// How long a claim holds without a heartbeat.
+    pub lease: Duration,
+    /// How far apart the chunks of one job queue up.
+    pub fairness_step: Duration,
+    /// How long an idempotency key is held after its job finished.
+    pub idempotency_window: Duration,
+}
+
+/// Jobs, chunks, queues, files and workers in a database. All times are the database's own.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Whether the database answers and takes writes.
+    async fn ready(&self) -> StoreResult<()>;
+
+    /// A random name of this database, the same for every process on it; it marks our sessions on sources.
+    fn installation(&self) -> &str;
+
+    /// Hints from other processes that chunks became QUEUED; `None` where there are no others, or
+    /// where `database.listen` is off.
+    async fn wakeups(&self) -> StoreResult<Option<BoxStream<'static, ()>>>;
+
+    /// Tells other processes that chunks became QUEUED. A hint, outside any hot transaction.
+    async fn wake_others(&self) -> StoreResult<()>;
+
+    // --- submission and reading ---
+
+    /// Stores a job with all its chunks in one transaction, or finds the one its key names.
+    async fn job_submit(&self, job: NewJob) -> StoreResult<Submitted>;
+
+    /// One job.
+    async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>>;
+
+    /// Jobs, newest first.
+    async fn jobs_list(&self, filter: &JobFilter) -> StoreResult<Page<Job, i64>>;
+
+    /// Chunks of a job by chunk key, after the given one.
+    async fn chunks_list(
+        &self,
+        job_id: &JobId,
+        status: Option<ChunkStatus>,
+        after: Option<&str>,
+        limit: u32,
+    ) -> StoreResult<Page<ChunkRow, String>>;
+
+    /// Files of a job by chunk key, after the given one.
+    async fn files_list(
+        &self,
+        job_id: &JobId,
+        after: Option<&str>,
+        limit: u32,
+    ) -> StoreResult<Page<ManifestRow, String>>;
+
+    /// One file of a job.
+    async fn file_get(&self, job_id: &JobId, file: ChunkId) -> StoreResult<Option<ManifestRow>>;
+
+    /// The recorded files of many keys and dates of one dataset, scope and variant, for `dryRun`.
+    async fn files_recorded(
+        &self,
+        dataset: &str,
+        scope: &str,
+        variant: &str,
+        wanted: &[(String, NaiveDate)],
+    ) -> StoreResult<Vec<(FileIdentity, FileRecord)>>;
+
+    // --- what people do to jobs ---
+
+    /// Marks a job CANCELLED; its chunks follow in sweeps.
+    async fn job_cancel(&self, job_id: &JobId) -> StoreResult<Cancelled>;
+
+    /// Queues a job's dead and held chunks again, in one guarded transaction.
+    async fn job_redrive(&self, job_id: &JobId) -> StoreResult<Redriven>;
+
+    // --- queues and budgets ---
+
+    /// Makes sure that these queues and their budget slots exist; returns their keys by name.
+    async fn queues_sync(&self, queues: &[QueueSpec]) -> StoreResult<BTreeMap<String, QueueId>>;
+
+    /// All queues as they are now.
+    async fn queues_list(&self) -> StoreResult<Vec<QueueRow>>;
+
+    /// Pauses or resumes a queue; `false`: there is no such queue.
+    async fn queue_pause(&self, name: &str, paused: bool) -> StoreResult<bool>;
+
+    /// Takes up to `count` free or expired budget slots of a queue.
+    async fn slots_take(&self, worker: WorkerId, queue: QueueId, count: u32) -> StoreResult<Vec<Slot>>;
+
+    /// Gives budget slots back.
+    async fn slots_release(&self, worker: WorkerId, slots: &[Slot]) -> StoreResult<()>;
+
+    // --- workers ---
+
+    /// Makes a process known and gives it an identity of its own.
+    async fn worker_register(&self, worker: &NewWorker) -> StoreResult<WorkerId>;
+
+    /// Forgets a process that stops, and frees its slots.
+    async fn worker_leave(&self, worker: WorkerId) -> StoreResult<()>;
+
+    /// All processes seen within `within`.
+    async fn workers_list(&self, within: Duration) -> StoreResult<Vec<WorkerRow>>;
+
+    // --- running chunks ---
+
+    /// Claims QUEUED chunks by priority, then turn: at most `limit` of each queue and `total` in all.
+    async fn chunks_claim(
+        &self,
+        worker: WorkerId,
+        wants: &[Want],
+        total: u32,
+    ) -> StoreResult<Vec<ClaimedChunk>>;
+
+    /// Renews leases and slots of a worker in one statement.
+    async fn chunks_heartbeat(&self, worker: WorkerId, leases: &[Lease], slots: &[Slot]) -> StoreResult<Beat>;
+
+    /// Which of these leases belong to CANCELLED jobs.
+    async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;
+
+    /// Whether the lease is still held, unexpired, and its job not CANCELLED: asked right before publishing.
+    async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool>;
+
+    /// Records successes with their files and the jobs' counts, in one transaction. What is not in
+    /// the answer was lost.
+    async fn chunks_finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>>;
+
+    /// Records failures; what is not in the answer was lost (or, if `expired`, renewed meanwhile).
+    async fn chunks_fail(&self, failures: &[Failure]) -> StoreResult<Vec<Settled>>;
+
+    /// Gives chunks back uncounted; what is not in the answer was lost or given back too often.
+    async fn chunks_return(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;
+
+    /// Lets a chunk sleep uncounted for `wait`; `false`: the lease was lost.
+    async fn chunk_snooze(&self, lease: Lease, wait: Duration) -> StoreResult<bool>;
+
+    /// Records that owners stopped chunks of CANCELLED jobs; what is not in the answer was lost.
+    async fn chunks_cancel(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;
+
+    // --- files ---
+
+    /// Finds a file to reuse, or makes the chunk the one writer of the identity.
+    async fn file_begin(&self, begin: &FileBegin) -> StoreResult<FileBegun>;
+
+    /// Records a multipart upload under the writer's fence; `false`: no longer the writer.
+    async fn file_upload(&self, lease: Lease, identity: &FileIdentity, upload: &Upload) -> StoreResult<bool>;
+
+    /// Staged output whose writer no longer runs.
+    async fn files_leftover(&self, limit: u32) -> StoreResult<Vec<Leftover>>;
+
+    /// Forgets a leftover that was removed, unless a new writer took its place.
+    async fn file_leftover_removed(&self, leftover: &Leftover) -> StoreResult<()>;
+
+    // --- sweeps: guarded, batched, harmless in any number ---
+
+    /// Queues what became eligible, holds and cancels what must not start, settles ended jobs.
+    async fn chunks_stage(&self, limit: u32) -> StoreResult<Staged>;
+
+    /// RUNNING chunks whose lease ran out.
+    async fn chunks_expired(&self, limit: u32) -> StoreResult<Vec<ExpiredChunk>>;
+
+    /// Corrects counts of unfinished jobs that have not moved for `quiet`; returns how many were wrong.
+    async fn counts_repair(&self, quiet: Duration, limit: u32) -> StoreResult<u64>;
+
+    /// Deletes jobs finished longer ago than `keep`, in batches; returns how many rows went.
+    async fn jobs_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64>;
+}

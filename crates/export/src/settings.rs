@@ -1,0 +1,87 @@
+//! What exports are told at start: sources, datasets and storage, already validated.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use outhaul_core::retry::RetryPolicy;
+use outhaul_core::secret::Secret;
+
+/// A database that rows are read from.
+#[derive(Clone, Debug)]
+pub struct SourceSettings {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Which kind of database, and how to reach it.
+    pub url: SourceUrl,
+    /// Concurrent exports across all workers.
+    pub max_concurrent: u32,
+    /// How long one query may run.
+    pub statement_timeout: Duration,
+    /// How long a query may send nothing.
+    pub stall_timeout: Duration,
+}
+
+/// The kinds of databases that rows can be read from.
+#[derive(Clone, Debug)]
+pub enum SourceUrl {
+    /// `postgres://…`, with its password.
+    Postgres(Secret),
+    /// A SQLite file.
+    Sqlite(PathBuf),
+}
+
+/// A named query on one source, by key and effective date.
+#[derive(Clone, Debug)]
+pub struct DatasetSettings {
+    /// Its name.
+    pub name: String,
+    /// Whether requests that name no dataset mean this one.
+    pub default: bool,
+    /// The source's name.
+    pub source: String,
+    /// The query with `:key` and `:effective_date`.
+    pub query: String,
+    /// How failed chunks are tried again.
+    pub retry: RetryPolicy,
+    /// How long one attempt may take in all.
+    pub timeout: Option<Duration>,
+}
+
+/// Where files go.
+#[derive(Clone, Debug)]
+pub struct StorageSettings {
+    /// Which kind of storage.
+    pub target: StorageTarget,
+    /// Prefix of everything published; ends with `/` or is empty.
+    pub base_path: String,
+}
+
+/// The kinds of storage.
+#[derive(Clone, Debug)]
+pub enum StorageTarget {
+    /// A folder of this machine (or a shared mount).
+    Local(PathBuf),
+    /// `s3://`, `gs://` or `az://` with options such as endpoint, region and keys, as object_store names them.
+    Object {
+        /// The URL, such as `s3://bucket`.
+        url: String,
+        /// Options by object_store's names (`aws_endpoint`, `aws_access_key_id`, `aws_allow_http`, …).
+        options: BTreeMap<String, Secret>,
+    },
+}
+
+/// Everything that exports are told.
+#[derive(Clone, Debug)]
+pub struct ExportSettings {
+    /// By name.
+    pub sources: BTreeMap<String, SourceSettings>,
+    /// By name.
+    pub datasets: BTreeMap<String, DatasetSettings>,
+    /// Where files go.
+    pub storage: StorageSettings,
+    /// `reuse.window_days`.
+    pub reuse_window_days: u32,
+    /// The most chunks one job may have.
+    pub max_chunks_per_job: usize,
+}

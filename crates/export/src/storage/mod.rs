@@ -1,0 +1,1 @@
+//! Storage of published files: atomic and fenced publishing on local folders and object stores.

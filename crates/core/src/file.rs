@@ -130,7 +130,12 @@ pub enum FileOutcome {
     /// A new file was published.
     Generated(PublishedFile),
     /// A recorded file was reused.
-    Reused(FileRecord),
+    Reused {
+        /// The identity that both stand for.
+        identity: FileIdentity,
+        /// The file as it was recorded.
+        record: FileRecord,
+    },
 }
 
 /// One row of a job's manifest.

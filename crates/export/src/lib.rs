@@ -1,5 +1,17 @@
 //! Data exports on Outhaul's engine: datasets, sources, formats and storage. Uses the engine as any
 //! guest would, through `outhaul::Handler`.
 
+pub mod dataset;
+pub mod format;
+pub mod handler;
+pub mod reason;
+pub mod request;
 pub mod settings;
+pub mod source;
 pub mod storage;
+#[cfg(test)]
+mod testing;
+
+pub use dataset::{Dataset, Exports, ExportsError};
+pub use handler::ExportHandler;
+pub use request::{ExportPlan, ExportRequest};

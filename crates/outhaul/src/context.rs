@@ -1,16 +1,17 @@
 //! What a running chunk may know and do. Everything it writes goes through its lease.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, Upload};
 use outhaul_core::reuse::Reuse;
-use outhaul_core::store::Store;
+use outhaul_core::store::{Store, StoreResult};
 use outhaul_core::worker::{ClaimedChunk, Slot};
 use tokio::sync::watch;
 
 use crate::handler::Failed;
+use crate::lease::LocalLease;
 
 /// Why a chunk must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,10 @@ pub struct ChunkContext {
 /// Signs of life of a running chunk, read by the lease keeper and the progress reports.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    born: Instant,
+    /// How long this process may believe in the lease.
+    pub(crate) lease: LocalLease,
+    /// Set when the handler starts, which may be a while after the claim.
+    born: OnceLock<Instant>,
     last_micros: AtomicI64,
     rows: AtomicI64,
     bytes: AtomicI64,
@@ -48,9 +52,10 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(lease: LocalLease) -> Self {
         Self {
-            born: Instant::now(),
+            lease,
+            born: OnceLock::new(),
             last_micros: AtomicI64::new(0),
             rows: AtomicI64::new(0),
             bytes: AtomicI64::new(0),
@@ -58,15 +63,20 @@ impl Pulse {
         }
     }
 
+    /// The handler starts now.
+    pub(crate) fn start(&self) {
+        self.born.get_or_init(Instant::now);
+    }
+
     /// How long ago the chunk started.
-    pub(crate) fn age(&self) -> std::time::Duration {
-        self.born.elapsed()
+    pub(crate) fn age(&self) -> Duration {
+        self.born.get().map_or(Duration::ZERO, Instant::elapsed)
     }
 
     /// How long ago it last made progress.
-    pub(crate) fn silent_for(&self) -> std::time::Duration {
-        let last = std::time::Duration::from_micros(self.last_micros.load(Ordering::Relaxed).unsigned_abs());
-        self.born.elapsed().saturating_sub(last)
+    pub(crate) fn silent_for(&self) -> Duration {
+        let last = Duration::from_micros(self.last_micros.load(Ordering::Relaxed).unsigned_abs());
+        self.age().saturating_sub(last)
     }
 
     /// Whether publishing has begun, after which a cancellation comes too late.
@@ -110,7 +120,9 @@ impl ChunkContext {
 
     /// Whether and why to stop, without waiting.
     pub fn should_stop(&self) -> Option<Stop> {
-        *self.stop.borrow()
+        let told = *self.stop.borrow();
+        // After a pause of the whole process the keeper may not have looked yet; the clock has.
+        if self.pulse.lease.is_over() { Some(Stop::LeaseLost) } else { told }
     }
 
     /// Waits until the chunk must stop.
@@ -127,7 +139,7 @@ impl ChunkContext {
     pub fn progress(&self, rows: i64, bytes: i64) {
         self.pulse.rows.store(rows, Ordering::Relaxed);
         self.pulse.bytes.store(bytes, Ordering::Relaxed);
-        let age = i64::try_from(self.pulse.born.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let age = i64::try_from(self.pulse.age().as_micros()).unwrap_or(i64::MAX);
         self.pulse.last_micros.store(age, Ordering::Relaxed);
     }
 
@@ -139,36 +151,44 @@ impl ChunkContext {
         reuse: Reuse,
     ) -> Result<FileBegun, Failed> {
         let begin = FileBegin { lease: self.chunk.lease, identity, definition, reuse };
-        match self.store.file_begin(&begin).await {
-            Ok(FileBegun::LeaseLost) => Err(Failed::Stopped),
-            Ok(begun) => Ok(begun),
-            Err(error) => Err(Failed::Retryable(error.to_string())),
+        let store = self.store.clone();
+        match unbroken(async move { store.file_begin(&begin).await }).await? {
+            FileBegun::LeaseLost => Err(Failed::Stopped),
+            begun => Ok(begun),
         }
     }
 
     /// Records a multipart upload before its first part is sent.
     pub async fn record_upload(&self, identity: &FileIdentity, upload: &Upload) -> Result<(), Failed> {
-        match self.store.file_upload(self.chunk.lease, identity, upload).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Failed::Stopped),
-            Err(error) => Err(Failed::Retryable(error.to_string())),
-        }
+        let (store, lease) = (self.store.clone(), self.chunk.lease);
+        let (identity, upload) = (identity.clone(), upload.clone());
+        let recorded = unbroken(async move { store.file_upload(lease, &identity, &upload).await }).await?;
+        if recorded { Ok(()) } else { Err(Failed::Stopped) }
     }
 
-    /// Proves the lease right before publishing. From a `true` on, a cancellation comes too late.
+    /// Proves the lease right before publishing. From an `Ok` on, a cancellation comes too late.
     pub async fn may_publish(&self) -> Result<(), Failed> {
         // Set first: a cancellation noticed from here on waits for the store's answer.
         self.pulse.publishing.store(true, Ordering::Release);
-        match self.store.chunk_may_publish(self.chunk.lease).await {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                self.pulse.publishing.store(false, Ordering::Release);
-                Err(Failed::Stopped)
-            }
-            Err(error) => {
-                self.pulse.publishing.store(false, Ordering::Release);
-                Err(Failed::Retryable(error.to_string()))
-            }
-        }
+        let (store, lease) = (self.store.clone(), self.chunk.lease);
+        let answer = unbroken(async move { store.chunk_may_publish(lease).await }).await;
+        let refusal = match answer {
+            Ok(true) if self.should_stop() != Some(Stop::LeaseLost) => return Ok(()),
+            Ok(_) => Failed::Stopped,
+            Err(failed) => failed,
+        };
+        self.pulse.publishing.store(false, Ordering::Release);
+        Err(refusal)
+    }
+}
+
+/// Runs a store call to its end even if the handler is dropped meanwhile: a call that is cut off
+/// half-way can leave a transaction open in the pool.
+async fn unbroken<T: Send + 'static>(
+    call: impl Future<Output = StoreResult<T>> + Send + 'static,
+) -> Result<T, Failed> {
+    match tokio::spawn(call).await {
+        Ok(answer) => answer.map_err(|error| Failed::Retryable(error.to_string())),
+        Err(_) => Err(Failed::Retryable("a database call broke off".to_owned())),
     }
 }

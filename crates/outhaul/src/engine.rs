@@ -1,4 +1,225 @@
-//! The running engine: starts and stops every duty of this process.
+//! The running engine: starts every duty of this process, and stops them so that nothing is lost and
+//! nothing is counted that did not fail.
 
-/// A started engine.
-pub struct Engine;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use outhaul_core::delivery::Delivery;
+use outhaul_core::id::WorkerId;
+use outhaul_core::queue::QueueSpec;
+use outhaul_core::store::{Store, StoreError};
+use outhaul_core::worker::NewWorker;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::context::Stop;
+use crate::duty;
+use crate::keeper::Keeper;
+use crate::owned::Owned;
+use crate::pruner::Pruner;
+use crate::reaper::Reaper;
+use crate::recorder::Recorder;
+use crate::registry::Registry;
+use crate::repair::Repair;
+use crate::runner::Runner;
+use crate::settings::{EngineSettings, Stores, WorkerSettings};
+use crate::stager::Stager;
+use crate::sweeper::Sweeper;
+use crate::worker::{WorkQueue, Worker};
+
+/// Time on top of the lease for a stop: handlers get a few seconds to return, then are aborted.
+const STOPPING: Duration = Duration::from_secs(10);
+
+/// A started engine. Call [`Engine::stop`] before the process ends, so that chunks are given back.
+pub struct Engine {
+    owned: Arc<Owned>,
+    worker: Option<WorkerId>,
+    stop: CancellationToken,
+    parts: Mutex<Option<Parts>>,
+    stopped: watch::Sender<bool>,
+}
+
+/// What has to be waited for.
+struct Parts {
+    id: WorkerId,
+    store: Arc<dyn Store>,
+    settings: WorkerSettings,
+    duties: Vec<JoinHandle<()>>,
+    recorder: JoinHandle<()>,
+    keeper: std::thread::JoinHandle<()>,
+    keeper_stop: CancellationToken,
+}
+
+impl Engine {
+    /// Makes this process known and starts its duties. A process with neither role only makes sure
+    /// that the queues exist.
+    pub async fn start(
+        stores: Stores,
+        delivery: Arc<dyn Delivery>,
+        registry: Registry,
+        settings: EngineSettings,
+    ) -> Result<Self, StoreError> {
+        let store = stores.engine.clone();
+        let (stop, owned) = (CancellationToken::new(), Arc::new(Owned::new()));
+        let queues = sync_queues(&store, &registry).await?;
+        let mut engine =
+            Self { owned, worker: None, stop, parts: Mutex::new(None), stopped: watch::channel(false).0 };
+        if !settings.worker_role && !settings.scheduler_role {
+            return Ok(engine);
+        }
+        let concurrency = if settings.worker_role { settings.worker.concurrency } else { 0 };
+        let known = NewWorker { host: settings.host.clone(), roles: settings.roles.clone(), concurrency };
+        let id = store.worker_register(&known).await?;
+        engine.worker = Some(id);
+        let parts = engine.start_duties(id, stores, delivery, registry, settings, queues)?;
+        engine.parts = Mutex::new(Some(parts));
+        Ok(engine)
+    }
+
+    fn start_duties(
+        &self,
+        id: WorkerId,
+        stores: Stores,
+        delivery: Arc<dyn Delivery>,
+        registry: Registry,
+        settings: EngineSettings,
+        queues: Vec<WorkQueue>,
+    ) -> Result<Parts, StoreError> {
+        let (store, owned, stop) = (stores.engine, self.owned.clone(), &self.stop);
+        let keeper_stop = CancellationToken::new();
+        let keeper =
+            Keeper { id, store: stores.keeper, owned: owned.clone(), settings: settings.worker.clone() }
+                .start(keeper_stop.clone())
+                .map_err(|error| {
+                    StoreError::Unavailable(format!("no thread for heartbeats: {error}").into())
+                })?;
+        let (recorder, recording) = Recorder::start(store.clone(), delivery.clone(), owned.clone());
+
+        let reaper =
+            Reaper { store: store.clone(), registry: registry.clone(), lease: settings.worker.lease };
+        let mut duties = vec![
+            duty::start(Stager { store: store.clone(), delivery: delivery.clone() }, stop.clone()),
+            duty::start(reaper, stop.clone()),
+            duty::start(Sweeper { store: store.clone(), registry: registry.clone() }, stop.clone()),
+        ];
+        if settings.scheduler_role {
+            duties.push(duty::start(Repair { store: store.clone() }, stop.clone()));
+            let pruner = Pruner { store: store.clone(), keep: settings.retain_jobs };
+            duties.push(duty::start(pruner, stop.clone()));
+        }
+        if settings.worker_role {
+            let runner = Runner { store: store.clone(), recorder };
+            let worker = Worker {
+                id,
+                store: store.clone(),
+                delivery,
+                registry,
+                settings: settings.worker.clone(),
+                queues,
+                owned,
+                runner,
+            };
+            duties.push(tokio::spawn(worker.run(stop.clone())));
+        }
+        info!(worker = %id, roles = %settings.roles, "worker {id} started");
+        Ok(Parts { id, store, settings: settings.worker, duties, recorder: recording, keeper, keeper_stop })
+    }
+
+    /// How many chunks this process owns right now.
+    pub fn running(&self) -> usize {
+        self.owned.len()
+    }
+
+    /// The identity of this start of the process, if it runs chunks or sweeps.
+    pub fn worker(&self) -> Option<WorkerId> {
+        self.worker
+    }
+
+    /// Stops: claims nothing more, lets running chunks go on for `shutdown_grace`, gives back the
+    /// rest, and returns when all of it is recorded. A second call waits for the first.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(parts) = parts {
+            let (owned, stopped) = (self.owned.clone(), self.stopped.clone());
+            // A task of its own: a caller that gives up waiting must not cut off a database call.
+            tokio::spawn(async move {
+                parts.stop(&owned).await;
+                stopped.send_replace(true);
+            });
+        } else if self.worker.is_none() {
+            return;
+        }
+        // Cannot fail: the sender lives in `self`.
+        let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
+    }
+}
+
+impl Parts {
+    async fn stop(self, owned: &Owned) {
+        for duty in self.duties {
+            if let Err(error) = duty.await {
+                warn!(%error, "a duty had ended by a panic");
+            }
+        }
+        if tokio::time::timeout(self.settings.shutdown_grace, owned.until_empty()).await.is_err() {
+            owned.all().iter().for_each(|chunk| {
+                chunk.tell(Stop::Shutdown);
+            });
+            // Outcomes are recorded for as long as their leases live, so this has an end.
+            if tokio::time::timeout(self.settings.lease + STOPPING, owned.until_empty()).await.is_err() {
+                warn!(left = owned.len(), "chunks could not be given back; their leases will run out");
+            }
+        }
+        if owned.len() == 0 && self.recorder.await.is_err() {
+            warn!("the recorder had ended by a panic");
+        }
+        self.keeper_stop.cancel();
+        let _ = tokio::task::spawn_blocking(move || self.keeper.join()).await;
+        let slots = owned.slots.drain_idle(Duration::ZERO);
+        if !slots.is_empty()
+            && let Err(error) = self.store.slots_release(self.id, &slots).await
+        {
+            warn!(%error, "budget slots could not be given back; their leases will run out");
+        }
+        match self.store.worker_leave(self.id).await {
+            Ok(()) => info!(worker = %self.id, "worker {} stopped", self.id),
+            Err(error) => warn!(%error, "worker {} stopped, and could not say so", self.id),
+        }
+    }
+}
+
+impl Drop for Engine {
+    /// Without [`Engine::stop`]: nothing is claimed any more, and leases run out.
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(parts) = self.parts.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            parts.keeper_stop.cancel();
+            self.owned.all().iter().for_each(|chunk| {
+                chunk.tell(Stop::LeaseLost);
+            });
+        }
+    }
+}
+
+/// Makes sure that the queues exist. A queue that two job types share gets the smaller budget.
+async fn sync_queues(store: &Arc<dyn Store>, registry: &Registry) -> Result<Vec<WorkQueue>, StoreError> {
+    let mut budgets: BTreeMap<String, Option<u32>> = BTreeMap::new();
+    for QueueSpec { name, max_concurrent } in registry.queues() {
+        let budget = budgets.entry(name).or_insert(max_concurrent);
+        *budget = (*budget).into_iter().chain(max_concurrent).min();
+    }
+    let specs: Vec<QueueSpec> = budgets
+        .iter()
+        .map(|(name, &max_concurrent)| QueueSpec { name: name.clone(), max_concurrent })
+        .collect();
+    let ids = store.queues_sync(&specs).await?;
+    let queues = specs.into_iter().filter_map(|spec| {
+        let id = *ids.get(&spec.name)?;
+        Some(WorkQueue { id, budget: spec.max_concurrent, slots_again: None })
+    });
+    Ok(queues.collect())
+}

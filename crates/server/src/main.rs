@@ -1,2 +1,7 @@
-//! The one binary.
-fn main() {}
+//! The one binary: reads the command line and does what it says.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    outhaul_server::cli::main()
+}

@@ -1,0 +1,25 @@
+# One command per intent; `make` alone lists them.
+
+.PHONY: help demo test check bench services
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## export sample data with everything embedded, and show the files
+	cargo run -- demo
+
+test: ## all tests, with the servers they need (installed if missing, gone afterwards)
+	scripts/services run -- cargo test --workspace
+
+check: ## format, lints, docs, dependencies
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; \
+	else echo "note: cargo-deny is not installed, dependencies were NOT checked (cargo install cargo-deny)"; fi
+
+bench: ## measure, as ratios to other tools in the same run
+	scripts/bench
+
+services: ## a shell with the tests' servers running; they stop when it ends
+	scripts/services run -- "$${SHELL:-bash}"

@@ -1,0 +1,257 @@
+//! Runs chunks of exports: decide whether a file may be reused, else stream the source into storage
+//! and publish. Holds no state between chunks but connections.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::FutureExt as _;
+use outhaul::{ChunkContext, Failed, Handler, Outcome, Stop};
+use outhaul_core::file::{
+    FileBegun, FileIdentity, FileOutcome, FileRecord, Leftover, PublishedFile, Upload, WriteGrant,
+};
+use outhaul_core::job::EXPORT;
+use outhaul_core::queue::QueueSpec;
+use outhaul_core::retry::RetryPolicy;
+use outhaul_core::reuse::Reuse;
+
+use crate::dataset::{Dataset, Exports, ExportsError};
+use crate::reason;
+use crate::request::Params;
+use crate::settings::ExportSettings;
+use crate::source::{self, Query, Sink, Source};
+use crate::storage::{Publisher, StagedFile, Storage};
+
+/// How soon to look again when another chunk writes the same file.
+const BUSY_WAIT: Duration = Duration::from_millis(500);
+
+/// The handler of `EXPORT` jobs.
+pub struct ExportHandler {
+    exports: Arc<Exports>,
+    sources: BTreeMap<String, Arc<dyn Source>>,
+    storage: Storage,
+}
+
+impl ExportHandler {
+    /// Checks the settings whole; connects to nothing.
+    pub fn new(settings: &ExportSettings, storage: Storage) -> Result<Self, ExportsError> {
+        let (mut sources, mut problems) = (BTreeMap::new(), Vec::new());
+        for (name, settings) in &settings.sources {
+            match source::open(settings) {
+                Ok(source) => drop(sources.insert(name.clone(), source)),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        match Exports::new(settings) {
+            Ok(exports) if problems.is_empty() => Ok(Self { exports: Arc::new(exports), sources, storage }),
+            Ok(_) => Err(ExportsError(problems)),
+            Err(ExportsError(more)) => Err(ExportsError([problems, more].concat())),
+        }
+    }
+
+    /// What requests are checked against.
+    pub fn exports(&self) -> &Arc<Exports> {
+        &self.exports
+    }
+
+    /// The sources by name, for checks.
+    pub fn sources(&self) -> &BTreeMap<String, Arc<dyn Source>> {
+        &self.sources
+    }
+
+    /// Where files go.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    fn task<'a>(&'a self, context: &'a ChunkContext) -> Result<Task<'a>, Failed> {
+        let chunk = context.chunk();
+        let (Some(name), Some(key), Some(date)) = (&chunk.dataset, &chunk.key, chunk.effective_date) else {
+            return Err(Failed::Fatal("the chunk names no dataset, key and date".into()));
+        };
+        // Other workers may know what this one does not: a change of configuration is being rolled out.
+        let unknown = |what| Failed::Retryable(format!("{what} is not known to this worker"));
+        let dataset = self.exports.dataset(name).ok_or_else(|| unknown(format!("dataset `{name}`")))?;
+        let source = self.sources.get(&dataset.source);
+        let source = source.ok_or_else(|| unknown(format!("source `{}`", dataset.source)))?;
+        let params = Params::from_json(&chunk.params).ok_or_else(|| unknown("the output format".into()))?;
+        let identity = dataset.identity(key, date);
+        Ok(Task { context, dataset, source: &**source, storage: &self.storage, params, identity })
+    }
+}
+
+#[async_trait]
+impl Handler for ExportHandler {
+    fn job_type(&self) -> &str {
+        EXPORT
+    }
+
+    fn queues(&self) -> Vec<QueueSpec> {
+        self.exports.queues().to_vec()
+    }
+
+    fn retry(&self, dataset: Option<&str>) -> RetryPolicy {
+        self.dataset(dataset).map(|dataset| dataset.retry.clone()).unwrap_or_default()
+    }
+
+    fn timeout(&self, dataset: Option<&str>) -> Option<Duration> {
+        self.dataset(dataset)?.timeout
+    }
+
+    fn stall_timeout(&self, dataset: Option<&str>) -> Option<Duration> {
+        Some(self.dataset(dataset)?.stall_timeout)
+    }
+
+    async fn run(&self, context: &ChunkContext) -> Result<Outcome, Failed> {
+        let task = self.task(context)?;
+        let chunk = context.chunk();
+        let window = self.exports.reuse_window_days;
+        let (date, today) = (task.identity.effective_date, chunk.claimed_at.date_naive());
+        let rule = Reuse::decide(date, today, window, chunk.submitted_at, task.params.force);
+        let mut begun = task.begin(rule).await?;
+        let mut gone = false;
+        if let FileBegun::Reusable(record) = &begun {
+            if task.is_there(record).await? {
+                let reason = reason::reused(rule, window);
+                return Ok(Outcome::Done { file: Some(FileOutcome::Reused(record.clone())), reason });
+            }
+            gone = true;
+            begun = task.begin(Reuse::Never).await?;
+        }
+        match begun {
+            FileBegun::Write(grant) => {
+                let reason = if gone {
+                    reason::GONE.to_owned()
+                } else {
+                    reason::generated(rule, window, grant.recorded.as_ref())
+                };
+                let file = task.generate(&grant).await?;
+                Ok(Outcome::Done { file: Some(FileOutcome::Generated(file)), reason })
+            }
+            // A second `Reusable` cannot be; if it were, it would be worth another look.
+            FileBegun::Busy | FileBegun::Reusable(_) => Ok(Outcome::Snooze(BUSY_WAIT)),
+            FileBegun::LeaseLost => Err(Failed::Stopped),
+        }
+    }
+
+    async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), String> {
+        self.storage.remove_leftover(leftover).await.map_err(|error| error.to_string())
+    }
+}
+
+impl ExportHandler {
+    fn dataset(&self, name: Option<&str>) -> Option<&Arc<Dataset>> {
+        self.exports.dataset(name?)
+    }
+}
+
+/// One attempt at one chunk.
+struct Task<'a> {
+    context: &'a ChunkContext,
+    dataset: &'a Dataset,
+    source: &'a dyn Source,
+    storage: &'a Storage,
+    params: Params,
+    identity: FileIdentity,
+}
+
+impl Task<'_> {
+    async fn begin(&self, rule: Reuse) -> Result<FileBegun, Failed> {
+        let begin = self.context.begin_file(self.identity.clone(), self.dataset.definition.clone(), rule);
+        self.unless_stopped(begin).await
+    }
+
+    async fn is_there(&self, record: &FileRecord) -> Result<bool, Failed> {
+        self.unless_stopped(self.storage.is_there(record)).await
+    }
+
+    async fn generate(&self, grant: &WriteGrant) -> Result<PublishedFile, Failed> {
+        let FileIdentity { key, effective_date, .. } = &self.identity;
+        let path = self.dataset.file_path(key, *effective_date, self.params.format);
+        let publisher: &dyn Publisher = self;
+        let begin = self.storage.begin(publisher, self.context.chunk().lease, path, grant);
+        let mut staged = self.unless_stopped(begin).await?;
+        let rows = match self.stream(&mut staged).await {
+            Ok(rows) if self.context.should_stop().is_none() => rows,
+            ended => {
+                staged.abort().await;
+                return Err(ended.err().unwrap_or(Failed::Stopped));
+            }
+        };
+        let published = tokio::select! {
+            published = staged.publish() => published?,
+            () = self.lost() => return Err(Failed::Stopped),
+        };
+        Ok(PublishedFile {
+            identity: self.identity.clone(),
+            path: published.path,
+            rows,
+            bytes: i64::try_from(published.bytes).unwrap_or(i64::MAX),
+            sha256: published.sha256,
+            etag: published.etag,
+            format: self.params.format.as_str().to_owned(),
+            definition: self.dataset.definition.clone(),
+        })
+    }
+
+    async fn stream(&self, staged: &mut StagedFile<'_>) -> Result<i64, Failed> {
+        let query = Query {
+            dataset: &self.dataset.name,
+            template: &self.dataset.template,
+            key: &self.identity.key,
+            effective_date: self.identity.effective_date,
+            slot: self.context.slot_name(),
+        };
+        let stop = self.context.stopped().map(drop).boxed();
+        self.source.stream(&query, stop, &mut FileSink { context: self.context, staged }).await
+    }
+
+    async fn unless_stopped<T, E: Into<Failed>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Failed> {
+        tokio::select! {
+            biased;
+            _ = self.context.stopped() => Err(Failed::Stopped),
+            done = work => done.map_err(Into::into),
+        }
+    }
+
+    /// Waits until publishing must be given up. A cancellation or a shutdown comes too late for that:
+    /// the lease still holds, and the file is nearly there.
+    async fn lost(&self) {
+        if matches!(self.context.stopped().await, Stop::Cancelled | Stop::Shutdown) {
+            std::future::pending().await
+        }
+    }
+}
+
+#[async_trait]
+impl Publisher for Task<'_> {
+    async fn may_publish(&self) -> Result<(), Failed> {
+        self.context.may_publish().await
+    }
+
+    async fn record_upload(&self, upload: &Upload) -> Result<(), Failed> {
+        self.context.record_upload(&self.identity, upload).await
+    }
+}
+
+/// Passes a source's CSV on to a staged file, and its signs of life to the engine.
+struct FileSink<'a, 'b> {
+    context: &'a ChunkContext,
+    staged: &'a mut StagedFile<'b>,
+}
+
+#[async_trait]
+impl Sink for FileSink<'_, '_> {
+    async fn write(&mut self, csv: Bytes) -> Result<(), Failed> {
+        Ok(self.staged.write(csv).await?)
+    }
+
+    fn progress(&mut self, rows: i64, bytes: i64) {
+        self.context.progress(rows, bytes);
+    }
+}

@@ -1,0 +1,298 @@
+//! From what a client asked for to a plan of chunks. Every problem is found and named at once, by the
+//! place in the request that it is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, Datelike as _, NaiveDate, Utc};
+use outhaul_core::file::{FileIdentity, FileRecord};
+use outhaul_core::job::NewChunk;
+use outhaul_core::key;
+use outhaul_core::reuse::Reuse;
+use serde_json::{Value, json};
+
+use crate::dataset::{Dataset, Exports};
+use crate::format::Format;
+
+/// An export as a client asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportRequest {
+    /// The dataset; none means the default one.
+    pub dataset: Option<String>,
+    /// What to export.
+    pub items: Vec<Item>,
+    /// How.
+    pub output: Output,
+}
+
+/// One key and its dates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// The key; white space around it does not count.
+    pub key: String,
+    /// Dates as `yyyyMMdd`.
+    pub effective_dates: Vec<String>,
+}
+
+/// How the files are to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// The format's name; none means CSV.
+    pub format: Option<String>,
+    /// Generate, even where a file could be reused.
+    pub force: bool,
+}
+
+/// Something wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where, as a JSON pointer.
+    pub pointer: String,
+    /// What, for people.
+    pub message: String,
+}
+
+/// A request that was found good.
+#[derive(Clone, Debug)]
+pub struct ExportPlan {
+    /// The dataset it means.
+    pub dataset: Arc<Dataset>,
+    /// The format it asks for.
+    pub format: Format,
+    /// Whether files must be generated anew.
+    pub force: bool,
+    /// The chunks, in the order of the request.
+    pub chunks: Vec<NewChunk>,
+}
+
+/// What a job would do, from the recorded files alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DryRun {
+    /// Files in all.
+    pub total: usize,
+    /// Files that would be reused.
+    pub reuse: usize,
+    /// Files that would be generated.
+    pub generate: usize,
+    /// The same in a sentence.
+    pub verdict: String,
+}
+
+/// What a chunk's handler gets of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// The format.
+    pub format: Format,
+    /// Whether the file must be generated anew.
+    pub force: bool,
+}
+
+impl Params {
+    /// As it is stored with the job.
+    pub fn to_json(self) -> Value {
+        json!({ "format": self.format.as_str(), "force": self.force })
+    }
+
+    /// Reads what was stored; `None`: by a version that knows more formats than this one.
+    pub fn from_json(params: &Value) -> Option<Self> {
+        let format = match params.get("format") {
+            None => Format::default(),
+            Some(format) => Format::parse(format.as_str()?)?,
+        };
+        Some(Self { format, force: params.get("force").and_then(Value::as_bool).unwrap_or(false) })
+    }
+}
+
+impl ExportRequest {
+    /// Checks the request and plans its chunks, or lists every problem.
+    pub fn validate(&self, exports: &Exports) -> Result<ExportPlan, Vec<Problem>> {
+        let mut problems = Problems::default();
+        let dataset = self.find_dataset(exports, &mut problems);
+        let format = self.find_format(&mut problems);
+        let pairs = self.find_pairs(format.unwrap_or_default(), &mut problems);
+        if pairs.len() > exports.max_chunks_per_job {
+            let (count, most) = (pairs.len(), exports.max_chunks_per_job);
+            problems.add("/items", format!("asks for {count} files, but a job may have at most {most}"));
+        }
+        match (dataset, format) {
+            (Some(dataset), Some(format)) if problems.0.is_empty() => {
+                let queue = dataset.queue();
+                let chunks = pairs.into_iter().map(|(key, date)| NewChunk {
+                    chunk_key: key::chunk_key(key, date),
+                    queue: queue.clone(),
+                    key: Some(key.to_owned()),
+                    effective_date: Some(date),
+                });
+                let chunks = chunks.collect();
+                Ok(ExportPlan { dataset, format, force: self.output.force, chunks })
+            }
+            _ => Err(problems.0),
+        }
+    }
+
+    fn find_dataset(&self, exports: &Exports, problems: &mut Problems) -> Option<Arc<Dataset>> {
+        let found = match &self.dataset {
+            Some(name) => exports.dataset(name),
+            None => exports.default_dataset(),
+        };
+        if found.is_none() {
+            let names: Vec<&str> = exports.datasets().map(|dataset| dataset.name.as_str()).collect();
+            let known = if names.is_empty() { "none is configured".into() } else { names.join(", ") };
+            problems.add(
+                "/dataset",
+                match &self.dataset {
+                    Some(name) => format!("there is no dataset `{}`; known: {known}", brief(name)),
+                    None => format!("must be given, for no dataset is the default; known: {known}"),
+                },
+            );
+        }
+        found.cloned()
+    }
+
+    fn find_format(&self, problems: &mut Problems) -> Option<Format> {
+        let Some(name) = &self.output.format else { return Some(Format::default()) };
+        let format = Format::parse(name);
+        if format.is_none() {
+            let available = Format::ALL.map(Format::as_str).join(", ");
+            let message = format!("format `{}` is not available yet; available: {available}", brief(name));
+            problems.add("/output/format", message);
+        }
+        format
+    }
+
+    /// All good (key, date) pairs, each once, in the order of the request.
+    fn find_pairs(&self, format: Format, problems: &mut Problems) -> Vec<(&str, NaiveDate)> {
+        if self.items.is_empty() {
+            problems.add("/items", "must not be empty");
+        }
+        let (mut pairs, mut seen) = (Vec::new(), BTreeMap::<&str, BTreeSet<NaiveDate>>::new());
+        for (i, item) in self.items.iter().enumerate() {
+            let key = item.key.trim();
+            if let Err(problem) = check_key(key, format) {
+                problems.add(format!("/items/{i}/key"), problem);
+            }
+            if item.effective_dates.is_empty() {
+                problems.add(format!("/items/{i}/effectiveDates"), "must not be empty");
+            }
+            let seen = seen.entry(key).or_default();
+            for (j, text) in item.effective_dates.iter().enumerate() {
+                match parse_date(text) {
+                    Ok(date) if seen.insert(date) => pairs.push((key, date)),
+                    Ok(_) => {}
+                    Err(problem) => problems.add(format!("/items/{i}/effectiveDates/{j}"), problem),
+                }
+            }
+        }
+        pairs
+    }
+}
+
+impl ExportPlan {
+    /// What every chunk's handler gets.
+    pub fn params(&self) -> Value {
+        Params { format: self.format, force: self.force }.to_json()
+    }
+
+    /// Prefix of its files in the storage; `Storage::display_url` makes it what clients see.
+    pub fn base_path(&self) -> &str {
+        &self.dataset.base_path
+    }
+
+    /// All (key, date) pairs, for a look at the recorded files.
+    pub fn wanted(&self) -> Vec<(String, NaiveDate)> {
+        self.chunks.iter().filter_map(|chunk| Some((chunk.key.clone()?, chunk.effective_date?))).collect()
+    }
+
+    /// The request as it was understood: defaults filled in, keys and dates merged and sorted, members
+    /// in alphabetical order. Two requests for the same files have the same text.
+    pub fn canonical(&self) -> Value {
+        let mut by_key = BTreeMap::<&str, BTreeSet<NaiveDate>>::new();
+        for chunk in &self.chunks {
+            if let (Some(key), Some(date)) = (&chunk.key, chunk.effective_date) {
+                by_key.entry(key).or_default().insert(date);
+            }
+        }
+        let items = by_key.into_iter().map(|(key, dates)| {
+            let dates: Vec<String> = dates.iter().map(|date| date.format("%Y%m%d").to_string()).collect();
+            json!({ "effectiveDates": dates, "key": key })
+        });
+        json!({
+            "dataset": self.dataset.name,
+            "items": items.collect::<Vec<Value>>(),
+            "output": { "force": self.force, "format": self.format.as_str() },
+        })
+    }
+
+    /// What the job would do if it were submitted now, from the recorded files of its dataset.
+    pub fn dry_run(
+        &self,
+        recorded: &[(FileIdentity, FileRecord)],
+        now: DateTime<Utc>,
+        window_days: u32,
+    ) -> DryRun {
+        let usable: BTreeSet<(&str, NaiveDate)> = recorded
+            .iter()
+            .filter(|(_, record)| record.definition == self.dataset.definition)
+            .map(|(identity, _)| (identity.key.as_str(), identity.effective_date))
+            .collect();
+        let reusable = |chunk: &&NewChunk| {
+            let (Some(key), Some(date)) = (&chunk.key, chunk.effective_date) else { return false };
+            let rule = Reuse::decide(date, now.date_naive(), window_days, now, self.force);
+            rule == Reuse::Any && usable.contains(&(key.as_str(), date))
+        };
+        let total = self.chunks.len();
+        let reuse = self.chunks.iter().filter(reusable).count();
+        let generate = total - reuse;
+        let verdict = match (generate, reuse) {
+            (_, 0) => format!("all {total} files would be generated"),
+            (0, _) => format!("all {total} files would be reused"),
+            _ => format!("{generate} of {total} files would be generated, {reuse} reused"),
+        };
+        DryRun { total, reuse, generate, verdict }
+    }
+}
+
+#[derive(Default)]
+struct Problems(Vec<Problem>);
+
+impl Problems {
+    fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
+        self.0.push(Problem { pointer: pointer.into(), message: message.into() });
+    }
+}
+
+fn check_key(key: &str, format: Format) -> Result<(), String> {
+    key::check(key)?;
+    let bytes = key::file_name(key, NaiveDate::default(), format.extension()).len();
+    if bytes > key::MAX_NAME_BYTES {
+        let most = key::MAX_NAME_BYTES;
+        return Err(format!(
+            "is too long: its file name would have {bytes} bytes encoded, at most {most} will do"
+        ));
+    }
+    Ok(())
+}
+
+fn parse_date(text: &str) -> Result<NaiveDate, String> {
+    let digits = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits {
+        return Err(format!("`{}` is not a date in the form yyyyMMdd, such as 20250215", brief(text)));
+    }
+    NaiveDate::parse_from_str(text, "%Y%m%d")
+        .ok()
+        // There is no year 0 in the calendar that databases use.
+        .filter(|date| date.year() > 0)
+        .ok_or_else(|| format!("`{text}` is not a day in the calendar"))
+}
+
+/// A client's own text, cut to what helps to find it.
+fn brief(text: &str) -> String {
+    const MOST: usize = 40;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

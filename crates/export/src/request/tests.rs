@@ -1,0 +1,165 @@
+//! What requests are refused for, and what they become.
+
+use super::*;
+use crate::testing::{dataset, settings};
+use outhaul_core::id::JobId;
+
+fn exports() -> Exports {
+    Exports::new(&settings([dataset("positions", true), dataset("trades", false)])).unwrap()
+}
+
+fn request(items: &[(&str, &[&str])]) -> ExportRequest {
+    let items = items.iter().map(|(key, dates)| Item {
+        key: (*key).to_owned(),
+        effective_dates: dates.iter().map(|date| (*date).to_owned()).collect(),
+    });
+    ExportRequest { items: items.collect(), ..ExportRequest::default() }
+}
+
+fn problems(request: &ExportRequest) -> Vec<(String, String)> {
+    let problems = request.validate(&exports()).unwrap_err();
+    problems.into_iter().map(|problem| (problem.pointer, problem.message)).collect()
+}
+
+fn pointers(request: &ExportRequest) -> Vec<String> {
+    problems(request).into_iter().map(|(pointer, _)| pointer).collect()
+}
+
+#[test]
+fn equal_pairs_are_merged_across_items_in_first_order() {
+    let plan = request(&[
+        ("B", &["20250315", "20250215", "20250315"]),
+        (" A ", &["20250101"]),
+        ("B ", &["20250215"]),
+    ])
+    .validate(&exports())
+    .unwrap();
+    let keys: Vec<&str> = plan.chunks.iter().map(|chunk| chunk.chunk_key.as_str()).collect();
+    assert_eq!(keys, ["key=B:date=20250315", "key=B:date=20250215", "key=A:date=20250101"]);
+    assert_eq!(plan.dataset.name, "positions");
+    assert_eq!(plan.base_path(), "exports/");
+    assert!(plan.chunks.iter().all(|chunk| chunk.queue == "source:warehouse"));
+    assert_eq!(plan.params().to_string(), r#"{"format":"CSV","force":false}"#);
+    assert_eq!(plan.wanted().len(), 3);
+}
+
+#[test]
+fn every_problem_is_listed_with_its_place() {
+    let mut bad = request(&[
+        ("  ", &["20250230", "2025-02-15", "20250215"]),
+        ("a\0b", &[]),
+        (&"x".repeat(129), &["00000101", "2025021５", ""]),
+        (&"é".repeat(50), &["20240229"]),
+    ]);
+    bad.dataset = Some("posicions".into());
+    bad.output.format = Some("PARQUET".into());
+    assert_eq!(
+        problems(&bad),
+        [
+            ("/dataset", "there is no dataset `posicions`; known: positions, trades"),
+            ("/output/format", "format `PARQUET` is not available yet; available: CSV"),
+            ("/items/0/key", "must not be empty"),
+            ("/items/0/effectiveDates/0", "`20250230` is not a day in the calendar"),
+            (
+                "/items/0/effectiveDates/1",
+                "`2025-02-15` is not a date in the form yyyyMMdd, such as 20250215"
+            ),
+            ("/items/1/key", "must not contain control characters"),
+            ("/items/1/effectiveDates", "must not be empty"),
+            ("/items/2/key", "must have at most 128 characters"),
+            ("/items/2/effectiveDates/0", "`00000101` is not a day in the calendar"),
+            ("/items/2/effectiveDates/1", "`2025021５` is not a date in the form yyyyMMdd, such as 20250215"),
+            ("/items/2/effectiveDates/2", "`` is not a date in the form yyyyMMdd, such as 20250215"),
+            ("/items/3/key", "is too long: its file name would have 313 bytes encoded, at most 255 will do"),
+        ]
+        .map(|(pointer, message)| (pointer.to_owned(), message.to_owned()))
+    );
+}
+
+#[test]
+fn hostile_keys_are_keys_like_any_other() {
+    for key in ["../x", "..", "a/b", "'; DROP TABLE t; --", "1 OR 1=1", "%", "_", "\\", "\"", "😀", "C:\\x"]
+    {
+        let plan = request(&[(key, &["20250215"])]).validate(&exports()).unwrap();
+        assert_eq!(plan.chunks[0].key.as_deref(), Some(key));
+    }
+}
+
+#[test]
+fn an_empty_request_and_one_chunk_too_many_are_refused() {
+    assert_eq!(pointers(&request(&[])), ["/items"]);
+    let dates = ["20250101", "20250102", "20250103", "20250104", "20250105"];
+    assert!(request(&[("A", &dates)]).validate(&exports()).is_ok());
+    let refused = problems(&request(&[("A", &dates), ("B", &dates[..1])]));
+    assert_eq!(refused, [("/items".into(), "asks for 6 files, but a job may have at most 5".into())]);
+}
+
+#[test]
+fn without_a_default_dataset_one_must_be_named() {
+    let exports = Exports::new(&settings([dataset("positions", false)])).unwrap();
+    let problem = &request(&[("A", &["20250215"])]).validate(&exports).unwrap_err()[0];
+    assert_eq!(problem.message, "must be given, for no dataset is the default; known: positions");
+}
+
+#[test]
+fn requests_for_the_same_files_have_one_canonical_text() {
+    let canonical = |request: &ExportRequest| request.validate(&exports()).unwrap().canonical().to_string();
+    let short = request(&[("A", &["20250215", "20250101"]), ("B", &["20250215"])]);
+    let mut long = request(&[(" B", &["20250215"]), ("A", &["20250101"]), ("A", &["20250215", "20250215"])]);
+    long.dataset = Some("positions".into());
+    long.output.format = Some("CSV".into());
+    assert_eq!(canonical(&short), canonical(&long));
+    assert_eq!(
+        canonical(&short),
+        r#"{"dataset":"positions","items":[{"effectiveDates":["20250101","20250215"],"key":"A"},{"effectiveDates":["20250215"],"key":"B"}],"output":{"force":false,"format":"CSV"}}"#
+    );
+    let mut forced = short.clone();
+    forced.output.force = true;
+    assert_ne!(canonical(&short), canonical(&forced));
+    let mut other = short.clone();
+    other.dataset = Some("trades".into());
+    assert_ne!(canonical(&short), canonical(&other));
+}
+
+#[test]
+fn a_dry_run_counts_what_the_rule_would_do() {
+    let now: DateTime<Utc> = "2026-01-08T12:00:00Z".parse().unwrap();
+    let mut asked = request(&[("A", &["20251231", "20260101"]), ("B", &["20251231"]), ("C", &["20251231"])]);
+    let plan = asked.validate(&exports()).unwrap();
+    let record = |key: &str, date: &str, definition: &str| {
+        let record = FileRecord {
+            path: "x".into(),
+            rows: 1,
+            bytes: 1,
+            sha256: String::new(),
+            etag: None,
+            format: "CSV".into(),
+            definition: definition.into(),
+            generation: 1,
+            generated_at: now,
+            claimed_at: now,
+            job_id: JobId::new(now, 1),
+        };
+        (plan.dataset.identity(key, date.parse().unwrap()), record)
+    };
+    let definition = plan.dataset.definition.clone();
+    let recorded = [
+        record("A", "2025-12-31", &definition),
+        record("A", "2026-01-01", &definition),
+        record("B", "2025-12-31", "an older one"),
+    ];
+    let dry = plan.dry_run(&recorded, now, 7);
+    assert_eq!((dry.total, dry.reuse, dry.generate), (4, 1, 3));
+    assert_eq!(dry.verdict, "3 of 4 files would be generated, 1 reused");
+    asked.output.force = true;
+    let forced = asked.validate(&exports()).unwrap().dry_run(&recorded, now, 7);
+    assert_eq!(forced.verdict, "all 4 files would be generated");
+}
+
+#[test]
+fn params_read_back_and_unknown_formats_do_not() {
+    let params = Params { format: Format::Csv, force: true };
+    assert_eq!(Params::from_json(&params.to_json()), Some(params));
+    assert_eq!(Params::from_json(&json!({})), Some(Params { format: Format::Csv, force: false }));
+    assert_eq!(Params::from_json(&json!({ "format": "PARQUET" })), None);
+}

@@ -1,0 +1,172 @@
+//! Sources: databases that rows are read from. A source streams one query's rows as CSV into a sink
+//! and knows nothing of chunks, leases or storage.
+
+mod idle;
+mod lexer;
+pub mod params;
+mod pg_session;
+mod postgres;
+mod sqlite;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use chrono::NaiveDate;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use outhaul::Failed;
+
+use crate::settings::{SourceSettings, SourceUrl};
+pub use lexer::Dialect;
+use params::Template;
+pub use postgres::PostgresSource;
+pub use sqlite::SqliteSource;
+
+/// What is handed on at once. Large enough to make calls cheap, small enough to keep many chunks in memory.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// One run of a dataset's query.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// The dataset's name, for messages.
+    pub dataset: &'a str,
+    /// The query.
+    pub template: &'a Template,
+    /// The value of `:key`.
+    pub key: &'a str,
+    /// The value of `:effective_date`.
+    pub effective_date: NaiveDate,
+    /// A name for the session that is the same for whoever holds this budget slot next.
+    pub slot: Option<&'a str>,
+}
+
+/// Fires when the work must end.
+pub type StopSignal<'a> = BoxFuture<'a, ()>;
+
+/// Where CSV goes.
+#[async_trait]
+pub trait Sink: Send {
+    /// Takes the next bytes. May be dropped half-way when the work must stop.
+    async fn write(&mut self, csv: Bytes) -> Result<(), Failed>;
+
+    /// Hears of rows and bytes read so far, at least whenever the source makes us wait.
+    fn progress(&mut self, rows: i64, bytes: i64);
+}
+
+/// A database that rows can be read from.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// Streams the query's rows into the sink as CSV with a header, and returns how many there were.
+    /// When this returns (or is dropped), no query of it holds the source any longer than it takes to end it.
+    async fn stream(
+        &self,
+        query: &Query<'_>,
+        stop: StopSignal<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<i64, Failed>;
+
+    /// Whether the source answers; the error is a short cause for people.
+    async fn check(&self) -> Result<(), String>;
+}
+
+/// Makes a source ready; connects to nothing.
+pub fn open(settings: &SourceSettings) -> Result<Arc<dyn Source>, String> {
+    Ok(match &settings.url {
+        SourceUrl::Postgres(url) => Arc::new(PostgresSource::new(settings, url)?),
+        SourceUrl::Sqlite(path) => Arc::new(SqliteSource::new(settings, path)),
+    })
+}
+
+impl SourceUrl {
+    /// Whose lexical rules a query on this source follows.
+    pub fn dialect(&self) -> Dialect {
+        match self {
+            Self::Postgres(_) => Dialect::Postgres,
+            Self::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+}
+
+/// CSV on its way to a sink, gathered into batches and counted.
+#[derive(Default)]
+struct Outflow {
+    buffer: BytesMut,
+    rows: i64,
+    bytes: i64,
+}
+
+impl Outflow {
+    /// Adds one message; hands on what is full.
+    async fn push(
+        &mut self,
+        csv: Bytes,
+        stop: &mut StopSignal<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Failed> {
+        self.bytes += csv.len() as i64;
+        if csv.len() >= BATCH_BYTES {
+            self.flush(stop, sink).await?;
+            return self.hand_on(csv, stop, sink).await;
+        }
+        self.buffer.extend_from_slice(&csv);
+        if self.buffer.len() >= BATCH_BYTES { self.flush(stop, sink).await } else { Ok(()) }
+    }
+
+    /// Hands on what is left.
+    async fn flush(&mut self, stop: &mut StopSignal<'_>, sink: &mut dyn Sink) -> Result<(), Failed> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let full = std::mem::replace(&mut self.buffer, BytesMut::with_capacity(BATCH_BYTES));
+        self.hand_on(full.freeze(), stop, sink).await
+    }
+
+    async fn hand_on(
+        &mut self,
+        csv: Bytes,
+        stop: &mut StopSignal<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Failed> {
+        sink.progress(self.rows, self.bytes);
+        tokio::select! {
+            biased;
+            () = stop => Err(Failed::Stopped),
+            written = sink.write(csv) => written,
+        }
+    }
+
+    /// The next item of a source's stream. Progress is reported only when we have to wait for it, so
+    /// that a fast source pays nothing and a slow one is not taken for stalled.
+    async fn next<S: Stream + Unpin>(
+        &self,
+        stream: &mut S,
+        stop: &mut StopSignal<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<S::Item>, Failed> {
+        if let Some(item) = stream.next().now_or_never() {
+            return Ok(item);
+        }
+        sink.progress(self.rows, self.bytes);
+        tokio::select! {
+            biased;
+            () = stop => Err(Failed::Stopped),
+            item = stream.next() => Ok(item),
+        }
+    }
+}
+
+/// A database's own words, short enough for a job's error message.
+fn short(message: &str) -> String {
+    const MOST: usize = 300;
+    let line = message.lines().next().unwrap_or_default().trim();
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// The failure of a query that no further attempt can help.
+fn does_not_fit(dataset: &str, source: &str, cause: &str) -> Failed {
+    Failed::Fatal(format!("dataset `{dataset}` does not fit source `{source}`: {}", short(cause)))
+}

@@ -1,0 +1,191 @@
+//! PostgreSQL as a source: rows leave by `COPY (…) TO STDOUT` and pass through as bytes, never parsed.
+//! This file also decides which of the server's errors no further attempt can help.
+
+use std::io::ErrorKind;
+use std::str::FromStr as _;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use outhaul::Failed;
+use outhaul_core::secret::Secret;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+
+use super::pg_session::Sessions;
+use super::{Outflow, Query, Sink, Source, StopSignal, does_not_fit, short};
+use crate::settings::SourceSettings;
+
+/// A PostgreSQL database that rows are read from.
+#[derive(Debug)]
+pub struct PostgresSource {
+    name: String,
+    sessions: Arc<Sessions>,
+}
+
+impl PostgresSource {
+    /// Reads the URL; connects to nothing.
+    pub fn new(settings: &SourceSettings, url: &Secret) -> Result<Self, String> {
+        // The parser's own words may quote the URL, and so the password.
+        let options = PgConnectOptions::from_str(url.expose())
+            .map_err(|_| format!("source `{}`: its URL is not one of PostgreSQL", settings.name))?;
+        Ok(Self { name: settings.name.clone(), sessions: Sessions::new(options, settings.statement_timeout) })
+    }
+
+    fn failed(&self, dataset: &str, error: &sqlx::Error) -> Failed {
+        let source = &self.name;
+        match error {
+            sqlx::Error::Database(answer) => {
+                let code = answer.code().unwrap_or_default();
+                if is_about_the_query(&code) {
+                    does_not_fit(dataset, source, answer.message())
+                } else {
+                    Failed::Retryable(format!("source `{source}` failed: {}", short(answer.message())))
+                }
+            }
+            other => Failed::Retryable(format!("source `{source}` is not available: {}", cause(other))),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for PostgresSource {
+    async fn stream(
+        &self,
+        query: &Query<'_>,
+        mut stop: StopSignal<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<i64, Failed> {
+        let copy =
+            copy_sql(query).map_err(|error| does_not_fit(query.dataset, &self.name, &error.to_string()))?;
+        let mut session = tokio::select! {
+            biased;
+            () = &mut stop => return Err(Failed::Stopped),
+            session = self.sessions.begin(query.slot) =>
+                session.map_err(|error| self.failed(query.dataset, &error))?,
+        };
+        let mut outflow = Outflow::default();
+        match copy_out(session.connection(), &copy, &mut outflow, &mut stop, sink).await {
+            Ok(()) => session.commit().await.map_err(|error| self.failed(query.dataset, &error))?,
+            Err(Broken::Source(error @ sqlx::Error::Database(_))) => {
+                session.discard();
+                return Err(self.failed(query.dataset, &error));
+            }
+            Err(Broken::Source(error)) => {
+                drop(session);
+                return Err(self.failed(query.dataset, &error));
+            }
+            Err(Broken::Here(failed)) => {
+                session.kill().await;
+                return Err(failed);
+            }
+        }
+        // After the commit: a slow sink must not keep a transaction open on the source.
+        outflow.flush(&mut stop, sink).await?;
+        sink.progress(outflow.rows, outflow.bytes);
+        Ok(outflow.rows)
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        match self.sessions.connect("outhaul:check").await {
+            Ok(_) => Ok(()),
+            Err(sqlx::Error::Database(answer)) => {
+                Err(format!("source `{}` refuses: {}", self.name, short(answer.message())))
+            }
+            Err(error) => Err(format!("source `{}` is not available: {}", self.name, cause(&error))),
+        }
+    }
+}
+
+/// Which side ended a stream too early.
+enum Broken {
+    Source(sqlx::Error),
+    Here(Failed),
+}
+
+impl From<Failed> for Broken {
+    fn from(failed: Failed) -> Self {
+        Self::Here(failed)
+    }
+}
+
+async fn copy_out(
+    connection: &mut PgConnection,
+    copy: &str,
+    outflow: &mut Outflow,
+    stop: &mut StopSignal<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(), Broken> {
+    let mut stream = tokio::select! {
+        biased;
+        () = &mut *stop => return Err(Failed::Stopped.into()),
+        stream = connection.copy_out_raw(copy) => stream.map_err(Broken::Source)?,
+    };
+    // The server sends one message per row, the first for the header. Counting lines would be wrong:
+    // there are line breaks inside quotes.
+    let mut header = true;
+    while let Some(row) = outflow.next(&mut stream, stop, sink).await? {
+        let row = row.map_err(Broken::Source)?;
+        outflow.rows += i64::from(!std::mem::take(&mut header));
+        outflow.push(row, stop, sink).await?;
+    }
+    Ok(())
+}
+
+/// The line breaks keep a comment at the query's end from taking the parenthesis with it.
+fn copy_sql(query: &Query<'_>) -> Result<String, super::params::LiteralError> {
+    let sql = query.template.with_literals(query.key, query.effective_date)?;
+    Ok(format!("COPY (\n{sql}\n) TO STDOUT (FORMAT csv, HEADER)"))
+}
+
+/// SQLSTATEs that blame the query, its values or its rights, rather than the state of the server:
+/// syntax, names and access (42), data (22), unsupported (0A), unknown schema (3F).
+fn is_about_the_query(code: &str) -> bool {
+    ["42", "22", "0A", "3F"].iter().any(|class| code.starts_with(class))
+}
+
+/// A cause in a few words, without anything that a URL may hold.
+fn cause(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Io(error) => match error.kind() {
+            ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => {
+                "the connection was lost".to_owned()
+            }
+            _ => short(&error.to_string()),
+        },
+        sqlx::Error::Tls(error) => format!("TLS failed: {}", short(&error.to_string())),
+        sqlx::Error::Protocol(_) => "unexpected answer from the server".to_owned(),
+        sqlx::Error::Configuration(_) => "its settings were not accepted".to_owned(),
+        _ => "the connection failed".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_blames_the_query_is_fatal() {
+        for code in ["42601", "42703", "42P01", "42501", "42883", "22P02", "22012", "0A000", "3F000"] {
+            assert!(is_about_the_query(code), "{code}");
+        }
+        for code in
+            ["57014", "57P01", "08006", "53300", "40001", "55P03", "25006", "28P01", "3D000", "XX000", ""]
+        {
+            assert!(!is_about_the_query(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_read_is_not_shown() {
+        let settings = SourceSettings {
+            name: "warehouse".into(),
+            url: crate::settings::SourceUrl::Postgres(Secret::default()),
+            max_concurrent: 1,
+            statement_timeout: std::time::Duration::from_secs(1),
+            stall_timeout: std::time::Duration::from_secs(1),
+        };
+        let url = Secret::new("postgres://user:hunter2@host:notaport/db");
+        let error = PostgresSource::new(&settings, &url).unwrap_err();
+        assert!(error.contains("warehouse") && !error.contains("hunter2"), "{error}");
+    }
+}

@@ -1,0 +1,267 @@
+//! Storage on an S3-compatible server: the suite, and what only networks do (lost replies, refusals).
+
+mod storage_suite;
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::TryStreamExt as _;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::{ObjectStore as _, ObjectStoreExt as _};
+use outhaul::Failed;
+use outhaul_core::file::Upload;
+use outhaul_core::secret::Secret;
+use outhaul_export::settings::{StorageSettings, StorageTarget};
+use outhaul_export::storage::{Publisher, Storage, StorageError};
+use outhaul_testkit::servers::{S3Settings, s3, unique_prefix};
+use storage_suite::{Ground, LARGE, Owner, SMALL, content, first, lease, over, publish, read, record, write};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+const SMALL_LIMIT: usize = 8 * 1024 * 1024;
+
+struct Bucket {
+    server: S3Settings,
+    prefix: String,
+    raw: AmazonS3,
+    storage: Storage,
+}
+
+fn settings(server: &S3Settings, prefix: &str) -> StorageSettings {
+    let options = [
+        ("aws_endpoint", &*server.endpoint),
+        ("aws_access_key_id", &*server.access_key_id),
+        ("aws_secret_access_key", &*server.secret_access_key),
+        ("aws_region", "us-east-1"),
+        ("aws_allow_http", "true"),
+    ];
+    let options = options.map(|(name, value)| (name.to_owned(), Secret::new(value)));
+    let url = format!("s3://{}/{prefix}", server.bucket);
+    let target = StorageTarget::Object { url, options: options.into() };
+    StorageSettings { target, base_path: "exports/".into() }
+}
+
+async fn bucket() -> Bucket {
+    let (server, prefix) = (s3(), unique_prefix());
+    let raw = AmazonS3Builder::new()
+        .with_endpoint(&server.endpoint)
+        .with_access_key_id(&server.access_key_id)
+        .with_secret_access_key(&server.secret_access_key)
+        .with_bucket_name(&server.bucket)
+        .with_allow_http(true)
+        .build()
+        .unwrap();
+    let storage = Storage::open(&settings(&server, &prefix)).unwrap();
+    Bucket { server, prefix, raw, storage }
+}
+
+impl Bucket {
+    fn key(&self, path: &str) -> Path {
+        Path::parse(format!("{}/{path}", self.prefix)).unwrap()
+    }
+}
+
+#[async_trait]
+impl Ground for Bucket {
+    fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    fn has_uploads(&self) -> bool {
+        true
+    }
+
+    async fn put_raw(&self, path: &str, bytes: &[u8]) {
+        self.raw.put(&self.key(path), bytes.to_vec().into()).await.unwrap();
+    }
+
+    async fn delete_raw(&self, path: &str) {
+        self.raw.delete(&self.key(path)).await.unwrap();
+    }
+
+    async fn seen(&self) -> Vec<String> {
+        let below = Path::parse(&self.prefix).unwrap();
+        let found: Vec<_> = self.raw.list(Some(&below)).try_collect().await.unwrap();
+        let strip = |path: &Path| path.as_ref().strip_prefix(&format!("{}/", self.prefix)).unwrap().to_owned();
+        let mut found: Vec<String> = found.iter().map(|object| strip(&object.location)).collect();
+        found.sort();
+        found
+    }
+
+    async fn unfinished(&self) -> usize {
+        let S3Settings { endpoint, access_key_id, secret_access_key, bucket } = &self.server;
+        let url = format!("{endpoint}/{bucket}?prefix={}&uploads=", self.prefix);
+        let listed = Command::new("curl")
+            .args(["-sS", "--fail", "--noproxy", "*", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u"])
+            .args([&format!("{access_key_id}:{secret_access_key}"), &url])
+            .output()
+            .expect("curl");
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        assert!(listed.contains("ListMultipartUploadsResult"), "{listed}");
+        listed.matches("<UploadId>").count()
+    }
+}
+
+storage_suite!(crate::bucket);
+
+#[tokio::test]
+async fn open_uploads_can_be_counted() {
+    let ground = bucket().await;
+    let owner = Owner::default();
+    let mut file = ground.storage.begin(&owner, lease(1, 1), "exports/a.csv".into(), &first()).await.unwrap();
+    write(&mut file, &content(1, LARGE)).await.unwrap();
+    assert_eq!(ground.unfinished().await, 1, "or the suite's counts say nothing");
+    file.abort().await;
+    assert_eq!(ground.unfinished().await, 0);
+}
+
+#[tokio::test]
+async fn eight_mebibytes_are_small_and_one_byte_more_is_not() {
+    let ground = bucket().await;
+    for (size, uploads) in [(SMALL_LIMIT, 0), (SMALL_LIMIT + 1, 1), (2 * SMALL_LIMIT, 1)] {
+        let (owner, path) = (Owner::default(), format!("exports/{size}.csv"));
+        let bytes = content(1, size);
+        publish(&ground.storage, &owner, lease(1, 1), &path, &first(), &bytes).await.unwrap();
+        assert_eq!(owner.uploads.lock().unwrap().len(), uploads);
+        assert_eq!(read(&ground.storage, &path).await.unwrap(), bytes);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_large_files_at_once_share_the_memory_and_all_end() {
+    let ground = bucket().await;
+    let files = (0..8).map(|n| {
+        let storage = ground.storage.clone();
+        tokio::spawn(async move {
+            let (owner, path, bytes) = (Owner::default(), format!("exports/{n}.csv"), content(n, LARGE));
+            publish(&storage, &owner, lease(n as i64, 1), &path, &first(), &bytes).await.unwrap();
+            assert_eq!(read(&storage, &path).await.unwrap(), bytes);
+        })
+    });
+    for file in files.collect::<Vec<_>>() {
+        file.await.unwrap();
+    }
+    assert_eq!(ground.unfinished().await, 0);
+}
+
+/// An owner whose next request after a proof is executed, but never answered.
+struct CutOff {
+    owner: Owner,
+    cut: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Publisher for CutOff {
+    async fn may_publish(&self) -> Result<(), Failed> {
+        self.owner.may_publish().await?;
+        self.cut.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    async fn record_upload(&self, upload: &Upload) -> Result<(), Failed> {
+        self.owner.record_upload(upload).await
+    }
+}
+
+/// A proxy in front of the server; when `cut` is set it lets one request through and drops the reply.
+async fn proxy(server: &S3Settings, cut: Arc<AtomicBool>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let upstream = server.endpoint.strip_prefix("http://").unwrap().to_owned();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (upstream, cut) = (upstream.clone(), Arc::clone(&cut));
+            tokio::spawn(async move {
+                let (mut from_client, mut to_client) = client.into_split();
+                let (mut from_server, mut to_server) =
+                    TcpStream::connect(upstream).await.unwrap().into_split();
+                let requests = tokio::spawn(async move {
+                    let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
+                });
+                let mut buffer = vec![0; 64 * 1024];
+                while let Ok(size @ 1..) = from_server.read(&mut buffer).await {
+                    // `100 Continue` is not the reply yet.
+                    let interim = buffer.starts_with(b"HTTP/1.1 100");
+                    if !interim && cut.swap(false, Ordering::SeqCst) {
+                        break;
+                    }
+                    if to_client.write_all(&buffer[..size]).await.is_err() {
+                        break;
+                    }
+                }
+                requests.abort();
+            });
+        }
+    });
+    endpoint
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_is_settled_by_what_is_there() {
+    for size in [SMALL, LARGE] {
+        let ground = bucket().await;
+        let cut = Arc::new(AtomicBool::new(false));
+        let server = S3Settings { endpoint: proxy(&ground.server, Arc::clone(&cut)).await, ..ground.server.clone() };
+        let storage = Storage::open(&settings(&server, &ground.prefix)).unwrap();
+        let path = "exports/a.csv";
+        let mut grant = first();
+        for fence in 1..=2 {
+            let cut_off = CutOff { owner: Owner::default(), cut: Arc::clone(&cut) };
+            let bytes = content(fence, size);
+            let mut file = storage.begin(&cut_off, lease(1, fence as i64), path.into(), &grant).await.unwrap();
+            write(&mut file, &bytes).await.unwrap();
+            let published = file.publish().await.unwrap();
+            assert!(!cut.load(Ordering::SeqCst), "a reply was dropped");
+            assert_eq!(cut_off.owner.proofs.load(Ordering::SeqCst), 1, "adopted, not written twice");
+            assert!(ground.storage.is_there(&record(&published)).await.unwrap());
+            assert_eq!(read(&ground.storage, path).await.unwrap(), bytes);
+            grant = over(&record(&published));
+        }
+        assert_eq!(ground.unfinished().await, 0);
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_without_secrets() {
+    let ground = bucket().await;
+    ground.storage.check().await.unwrap();
+
+    let wrong = S3Settings { secret_access_key: "hunter2".into(), ..ground.server.clone() };
+    let storage = Storage::open(&settings(&wrong, "p")).unwrap();
+    let refused = storage.check().await.unwrap_err();
+    assert!(matches!(refused, StorageError::Retryable { .. }), "{refused}");
+    let shown = format!("{refused} {refused:?} {storage:?}");
+    assert!(refused.to_string().contains("access denied") && !shown.contains("hunter2"), "{shown}");
+
+    let missing = S3Settings { bucket: "no-such-bucket".into(), ..ground.server.clone() };
+    let storage = Storage::open(&settings(&missing, "p")).unwrap();
+    let refused = storage.check().await.unwrap_err();
+    assert!(refused.to_string().contains("s3://no-such-bucket/p"), "{refused}");
+
+    let away = S3Settings { endpoint: "http://127.0.0.1:9".into(), ..ground.server.clone() };
+    let storage = Storage::open(&settings(&away, "p")).unwrap();
+    let bytes = content(1, SMALL);
+    let refused = publish(&storage, &Owner::default(), lease(1, 1), "exports/a", &first(), &bytes).await;
+    assert!(matches!(refused, Err(StorageError::Retryable { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn people_get_urls_that_work() {
+    let ground = bucket().await;
+    let storage = &ground.storage;
+    let base = format!("s3://{}/{}", ground.server.bucket, ground.prefix);
+    assert_eq!(storage.display_url(storage.base_path()), format!("{base}/exports/"));
+    assert_eq!(storage.local_path("exports/a.csv"), None);
+
+    let path = "exports/2025/02/15/a%20b%2F😀_20250215.csv";
+    let bytes = content(1, SMALL);
+    publish(storage, &Owner::default(), lease(1, 1), path, &first(), &bytes).await.unwrap();
+    let url = storage.presign(path, Duration::from_secs(60 * 60)).await.unwrap().unwrap();
+    assert!(url.query().unwrap().contains("X-Amz-Expires=900"), "15 minutes at most");
+    let got = Command::new("curl").args(["-sS", "--fail", "--noproxy", "*", url.as_str()]).output().unwrap();
+    assert!(got.stdout == bytes, "{}", String::from_utf8_lossy(&got.stderr));
+}

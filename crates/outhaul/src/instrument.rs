@@ -1,0 +1,103 @@
+//! Spans and metrics around a store, once for every verb, so that stores hold SQL and nothing else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use chrono::NaiveDate;
+use futures::stream::BoxStream;
+use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
+use outhaul_core::job::{ChunkRow, Job, NewJob};
+use outhaul_core::queue::{QueueRow, QueueSpec};
+use outhaul_core::state::ChunkStatus;
+use outhaul_core::store::{Cancelled, JobFilter, Page, Redriven, Staged, Store, StoreResult, Submitted};
+use outhaul_core::worker::{
+    Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
+};
+use tracing::{Instrument, debug, debug_span};
+
+/// A store that says how long each verb took (`outhaul_store_seconds`) and how often it failed
+/// (`outhaul_store_errors_total`).
+pub struct Instrumented<S: ?Sized = dyn Store> {
+    inner: Arc<S>,
+}
+
+impl<S: Store + ?Sized> Instrumented<S> {
+    /// Wraps a store.
+    pub fn new(inner: Arc<S>) -> Self {
+        Self { inner }
+    }
+}
+
+async fn observe<T>(verb: &'static str, call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    let started = Instant::now();
+    let answer = call.instrument(debug_span!("store", verb)).await;
+    let seconds = started.elapsed().as_secs_f64();
+    metrics::histogram!("outhaul_store_seconds", "verb" => verb).record(seconds);
+    match &answer {
+        Ok(_) => debug!(verb, seconds, "store.{verb}"),
+        Err(error) => {
+            metrics::counter!("outhaul_store_errors_total", "verb" => verb).increment(1);
+            debug!(verb, seconds, %error, "store.{verb} failed");
+        }
+    }
+    answer
+}
+
+/// Writes each verb once: its signature, and the call to the store inside.
+macro_rules! verbs {
+    ($($verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl<S: Store + ?Sized> Store for Instrumented<S> {
+            fn installation(&self) -> &str {
+                self.inner.installation()
+            }
+
+            $(async fn $verb(&self, $($name: $type),*) -> StoreResult<$answer> {
+                observe(stringify!($verb), self.inner.$verb($($name),*)).await
+            })*
+        }
+    };
+}
+
+verbs! {
+    ready() -> ();
+    wakeups() -> Option<BoxStream<'static, ()>>;
+    wake_others() -> ();
+    job_submit(job: NewJob) -> Submitted;
+    job_get(job_id: &JobId) -> Option<Job>;
+    jobs_list(filter: &JobFilter) -> Page<Job, i64>;
+    chunks_list(job_id: &JobId, status: Option<ChunkStatus>, after: Option<&str>, limit: u32) -> Page<ChunkRow, String>;
+    files_list(job_id: &JobId, after: Option<&str>, limit: u32) -> Page<ManifestRow, String>;
+    file_get(job_id: &JobId, file: ChunkId) -> Option<ManifestRow>;
+    files_recorded(dataset: &str, scope: &str, variant: &str, wanted: &[(String, NaiveDate)]) -> Vec<(FileIdentity, FileRecord)>;
+    job_cancel(job_id: &JobId) -> Cancelled;
+    job_redrive(job_id: &JobId) -> Redriven;
+    queues_sync(queues: &[QueueSpec]) -> BTreeMap<String, QueueId>;
+    queues_list() -> Vec<QueueRow>;
+    queue_pause(name: &str, paused: bool) -> bool;
+    slots_take(worker: WorkerId, queue: QueueId, count: u32) -> Vec<Slot>;
+    slots_release(worker: WorkerId, slots: &[Slot]) -> ();
+    worker_register(worker: &NewWorker) -> WorkerId;
+    worker_leave(worker: WorkerId) -> ();
+    workers_list(within: Duration) -> Vec<WorkerRow>;
+    chunks_claim(worker: WorkerId, wants: &[Want], total: u32) -> Vec<ClaimedChunk>;
+    chunks_heartbeat(worker: WorkerId, leases: &[Lease], slots: &[Slot]) -> Beat;
+    chunks_cancelled(leases: &[Lease]) -> Vec<Lease>;
+    chunk_may_publish(lease: Lease) -> bool;
+    chunks_finish(finishes: &[Finish]) -> Vec<Lease>;
+    chunks_fail(failures: &[Failure]) -> Vec<Settled>;
+    chunks_return(leases: &[Lease]) -> Vec<Lease>;
+    chunk_snooze(lease: Lease, wait: Duration) -> bool;
+    chunks_cancel(leases: &[Lease]) -> Vec<Lease>;
+    file_begin(begin: &FileBegin) -> FileBegun;
+    file_upload(lease: Lease, identity: &FileIdentity, upload: &Upload) -> bool;
+    files_leftover(limit: u32) -> Vec<Leftover>;
+    file_leftover_removed(leftover: &Leftover) -> ();
+    chunks_stage(limit: u32) -> Staged;
+    chunks_expired(limit: u32) -> Vec<ExpiredChunk>;
+    counts_repair(quiet: Duration, limit: u32) -> u64;
+    jobs_prune(keep: Duration, limit: u32) -> u64;
+}

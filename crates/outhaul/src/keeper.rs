@@ -1,0 +1,161 @@
+//! The lease keeper: renews every lease and slot of the process, and stops chunks whose lease cannot
+//! be proved. It has a thread, a runtime and connections of its own, so that busy handlers cannot starve it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use outhaul_core::id::{Lease, WorkerId};
+use outhaul_core::store::{Store, StoreResult};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::context::Stop;
+use crate::duty::{Outage, jitter};
+use crate::owned::{Owned, OwnedChunk};
+use crate::settings::WorkerSettings;
+
+/// How often cancellations are looked for.
+const CANCELLATIONS: Duration = Duration::from_secs(1);
+/// How often rows that others had locked are asked for again within one beat, and how long apart.
+const BUSY_TRIES: u32 = 20;
+const BUSY_WAIT: Duration = Duration::from_millis(10);
+
+/// Keeps the leases of one process.
+pub(crate) struct Keeper {
+    pub(crate) id: WorkerId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) owned: Arc<Owned>,
+    pub(crate) settings: WorkerSettings,
+}
+
+impl Keeper {
+    /// Starts the thread. It ends after the token was cancelled and no call of it is in flight.
+    pub(crate) fn start(self, stop: CancellationToken) -> std::io::Result<JoinHandle<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("outhaul-keeper".to_owned()).spawn(move || {
+            // Three loops in one task: while one waits for the database, the others go on.
+            runtime
+                .block_on(async { tokio::join!(self.beats(&stop), self.limits(&stop), self.cancels(&stop)) });
+        })
+    }
+
+    async fn beats(&self, stop: &CancellationToken) {
+        let mut outage = Outage::new("the heartbeat");
+        while !stop.is_cancelled() {
+            let wait = match self.beat().await {
+                Ok(()) => {
+                    outage.over();
+                    jitter(self.settings.heartbeat)
+                }
+                // Sooner than the next regular one: the lease is running.
+                Err(error) => outage.failed(&error).min(self.settings.heartbeat / 4),
+            };
+            pause(wait, stop).await;
+        }
+    }
+
+    /// Renews everything once; rows that another transaction had locked are asked for again at once.
+    pub(crate) async fn beat(&self) -> StoreResult<()> {
+        let chunks = self.owned.all();
+        let mut leases: Vec<Lease> =
+            chunks.iter().filter(|chunk| chunk.wants_renewal()).map(|chunk| chunk.lease()).collect();
+        let mut slots = self.owned.slots.all();
+        for _ in 0..BUSY_TRIES {
+            let asked = Instant::now();
+            let beat = self.store.chunks_heartbeat(self.id, &leases, &slots).await?;
+            self.owned.renewed(&beat.renewed, asked);
+            let known: HashSet<_> = beat.renewed.iter().chain(&beat.skipped).collect();
+            let lost = leases.iter().filter(|lease| !known.contains(lease));
+            // One that is being recorded may be gone because it was recorded; its recorder will know.
+            let lost = lost.filter_map(|&lease| self.owned.get(lease)).filter(|chunk| !chunk.is_recording());
+            lost.for_each(|chunk| lose(&chunk, "another process may own it"));
+            for slot in self.owned.slots.beat(&slots, &beat.slots, asked) {
+                warn!(queue = %slot.queue, slot = slot.number, "budget slot lost: no new chunk starts under it");
+            }
+            if beat.skipped.is_empty() {
+                break;
+            }
+            (leases, slots) = (beat.skipped, Vec::new());
+            tokio::time::sleep(BUSY_WAIT).await;
+        }
+        Ok(())
+    }
+
+    async fn limits(&self, stop: &CancellationToken) {
+        let tick = (self.settings.lease / 40).clamp(Duration::from_millis(5), Duration::from_millis(250));
+        while !stop.is_cancelled() {
+            self.check_limits();
+            pause(tick, stop).await;
+        }
+    }
+
+    /// Stops chunks by this process's own clock: leases that were not renewed in time, and attempts
+    /// that overran what their job type allows.
+    pub(crate) fn check_limits(&self) {
+        for chunk in self.owned.all() {
+            if chunk.pulse.lease.is_over() {
+                lose(&chunk, "it was not renewed in time");
+                continue;
+            }
+            let Some(handler) = &chunk.handler else { continue };
+            if chunk.is_recording() {
+                continue;
+            }
+            let dataset = chunk.chunk.dataset.as_deref();
+            if handler.timeout(dataset).is_some_and(|limit| chunk.pulse.age() > limit) {
+                chunk.tell(Stop::TimedOut);
+            } else if handler.stall_timeout(dataset).is_some_and(|limit| chunk.pulse.silent_for() > limit) {
+                chunk.tell(Stop::Stalled);
+            }
+        }
+    }
+
+    async fn cancels(&self, stop: &CancellationToken) {
+        let mut outage = Outage::new("looking for cancellations");
+        while !stop.is_cancelled() {
+            let wait = match self.cancel().await {
+                Ok(()) => {
+                    outage.over();
+                    CANCELLATIONS
+                }
+                Err(error) => outage.failed(&error),
+            };
+            pause(wait, stop).await;
+        }
+    }
+
+    /// Tells chunks of CANCELLED jobs to stop, unless publishing has begun.
+    pub(crate) async fn cancel(&self) -> StoreResult<()> {
+        let chunks = self.owned.all();
+        let running = chunks.iter().filter(|chunk| chunk.told().is_none() && !chunk.is_recording());
+        let leases: Vec<Lease> = running.map(|chunk| chunk.lease()).collect();
+        if leases.is_empty() {
+            return Ok(());
+        }
+        for lease in self.store.chunks_cancelled(&leases).await? {
+            // Asked after the store: a chunk that was allowed to publish had its mark set before that.
+            if let Some(chunk) = self.owned.get(lease).filter(|chunk| !chunk.pulse.is_publishing()) {
+                chunk.tell(Stop::Cancelled);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lose(chunk: &OwnedChunk, why: &str) {
+    if chunk.tell(Stop::LeaseLost) {
+        let (job_id, chunk_key) = (&chunk.chunk.job_id, &chunk.chunk.chunk_key);
+        let fence = chunk.chunk.lease.fence;
+        warn!(%job_id, %chunk_key, fence, "lease lost: job {job_id} {chunk_key} fence {fence}, {why}");
+        metrics::counter!("outhaul_leases_lost_total").increment(1);
+    }
+}
+
+async fn pause(wait: Duration, stop: &CancellationToken) {
+    tokio::select! {
+        () = tokio::time::sleep(wait) => {}
+        () = stop.cancelled() => {}
+    }
+}

@@ -1,0 +1,162 @@
+//! The chunks that this process owns: claimed, and not yet recorded. Worker, runner, recorder and
+//! lease keeper meet here; a chunk leaves only when its outcome is recorded or its lease is lost.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use outhaul_core::id::Lease;
+use outhaul_core::retry::RetryPolicy;
+use outhaul_core::worker::{ClaimedChunk, Slot};
+use tokio::sync::watch;
+
+use crate::context::{Pulse, Stop};
+use crate::handler::Handler;
+use crate::lease::LocalLease;
+use crate::slots::Slots;
+
+/// One chunk that this process owns.
+pub(crate) struct OwnedChunk {
+    pub(crate) chunk: ClaimedChunk,
+    /// `None`: a job type that this process does not know.
+    pub(crate) handler: Option<Arc<dyn Handler>>,
+    pub(crate) slot: Option<Slot>,
+    pub(crate) pulse: Arc<Pulse>,
+    stop: watch::Sender<Option<Stop>>,
+    recording: AtomicBool,
+}
+
+impl OwnedChunk {
+    pub(crate) fn new(
+        chunk: ClaimedChunk,
+        handler: Option<Arc<dyn Handler>>,
+        slot: Option<Slot>,
+        lease: LocalLease,
+    ) -> Arc<Self> {
+        let (stop, recording) = (watch::channel(None).0, AtomicBool::new(false));
+        Arc::new(Self { chunk, handler, slot, pulse: Arc::new(Pulse::new(lease)), stop, recording })
+    }
+
+    pub(crate) fn lease(&self) -> Lease {
+        self.chunk.lease
+    }
+
+    /// Tells the handler to stop; the first reason stays, except that a lost lease outdoes all others.
+    /// `false`: nothing new.
+    pub(crate) fn tell(&self, reason: Stop) -> bool {
+        self.stop.send_if_modified(|told| {
+            let news = told.is_none() || (reason == Stop::LeaseLost && *told != Some(Stop::LeaseLost));
+            if news {
+                *told = Some(reason);
+            }
+            news
+        })
+    }
+
+    /// Why it was told to stop.
+    pub(crate) fn told(&self) -> Option<Stop> {
+        *self.stop.borrow()
+    }
+
+    pub(crate) fn stop_signal(&self) -> watch::Receiver<Option<Stop>> {
+        self.stop.subscribe()
+    }
+
+    /// Marks that its outcome is on its way to the store. From here on only the recorder decides
+    /// whether the lease held: a heartbeat may meet the chunk right after its outcome was committed.
+    pub(crate) fn set_recording(&self) {
+        self.recording.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recording.load(Ordering::Acquire)
+    }
+
+    /// Whether heartbeats should go on: not for a chunk that overran its limits and still runs.
+    pub(crate) fn wants_renewal(&self) -> bool {
+        match self.told() {
+            None | Some(Stop::Cancelled | Stop::Shutdown) => true,
+            Some(Stop::TimedOut | Stop::Stalled) => self.is_recording(),
+            Some(Stop::LeaseLost) => false,
+        }
+    }
+
+    /// How its failures are judged.
+    pub(crate) fn retry(&self) -> RetryPolicy {
+        let dataset = self.chunk.dataset.as_deref();
+        self.handler.as_ref().map_or_else(RetryPolicy::default, |handler| handler.retry(dataset))
+    }
+}
+
+/// All chunks that this process owns.
+pub(crate) struct Owned {
+    chunks: Mutex<HashMap<Lease, Arc<OwnedChunk>>>,
+    /// Counts chunks that left.
+    freed: watch::Sender<u64>,
+    /// The budget slots they run under, and those that wait for one.
+    pub(crate) slots: Slots,
+}
+
+impl Owned {
+    pub(crate) fn new() -> Self {
+        Self { chunks: Mutex::default(), freed: watch::channel(0).0, slots: Slots::default() }
+    }
+
+    fn chunks(&self) -> MutexGuard<'_, HashMap<Lease, Arc<OwnedChunk>>> {
+        // No code that could panic half-way runs under this lock.
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn insert(&self, chunk: Arc<OwnedChunk>) {
+        let mut chunks = self.chunks();
+        chunks.insert(chunk.lease(), chunk);
+        metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
+    }
+
+    pub(crate) fn remove(&self, lease: Lease) {
+        let mut chunks = self.chunks();
+        let removed = chunks.remove(&lease);
+        metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
+        drop(chunks);
+        if let Some(slot) = removed.and_then(|chunk| chunk.slot) {
+            self.slots.unassign(slot);
+        }
+        self.freed.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.chunks().len()
+    }
+
+    pub(crate) fn get(&self, lease: Lease) -> Option<Arc<OwnedChunk>> {
+        self.chunks().get(&lease).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<OwnedChunk>> {
+        self.chunks().values().cloned().collect()
+    }
+
+    /// Notes that a lease was renewed by a call made at `asked`.
+    pub(crate) fn renewed(&self, leases: &[Lease], asked: Instant) {
+        let chunks = self.chunks();
+        leases
+            .iter()
+            .filter_map(|lease| chunks.get(lease))
+            .for_each(|chunk| chunk.pulse.lease.renewed(asked));
+    }
+
+    /// Changes whenever a chunk leaves.
+    pub(crate) fn freed(&self) -> watch::Receiver<u64> {
+        self.freed.subscribe()
+    }
+
+    /// Waits until the process owns no chunk.
+    pub(crate) async fn until_empty(&self) {
+        let mut freed = self.freed();
+        while self.len() > 0 {
+            // Cannot fail: the sender lives in `self`.
+            let _ = freed.changed().await;
+        }
+    }
+}

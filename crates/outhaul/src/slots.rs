@@ -1,0 +1,97 @@
+//! The budget slots that this process holds. A chunk of a budgeted queue starts only under a slot of
+//! its own; a slot that could not be renewed is forgotten at once, so that it is never used again.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use outhaul_core::id::QueueId;
+use outhaul_core::worker::Slot;
+
+use crate::lease::LocalLease;
+
+struct Held {
+    slot: Slot,
+    lease: LocalLease,
+    /// `None` while a chunk runs under it.
+    free_since: Option<Instant>,
+}
+
+/// All slots of this process.
+#[derive(Default)]
+pub(crate) struct Slots {
+    held: Mutex<Vec<Held>>,
+}
+
+impl Slots {
+    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+        // No code that could panic half-way runs under this lock.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds slots that a call made at `asked` took.
+    pub(crate) fn add(&self, slots: &[Slot], asked: Instant, span: Duration) {
+        let mut held = self.lock();
+        for &slot in slots {
+            held.retain(|other| other.slot != slot);
+            held.push(Held { slot, lease: LocalLease::new(asked, span), free_since: Some(asked) });
+        }
+    }
+
+    /// How many slots of the queue are held, and how many of those are free.
+    pub(crate) fn count(&self, queue: QueueId) -> (u32, u32) {
+        let mut held = self.lock();
+        held.retain(|held| !held.lease.is_over());
+        let of_queue = held.iter().filter(|held| held.slot.queue == queue);
+        of_queue.fold((0, 0), |(all, free), held| (all + 1, free + u32::from(held.free_since.is_some())))
+    }
+
+    /// Gives a free slot to a chunk: the one used last, so that surplus ones grow idle and are given back.
+    pub(crate) fn assign(&self, queue: QueueId) -> Option<Slot> {
+        let mut held = self.lock();
+        held.retain(|held| !held.lease.is_over());
+        let free = held.iter_mut().filter(|held| held.slot.queue == queue && held.free_since.is_some());
+        let held = free.max_by_key(|held| held.free_since)?;
+        held.free_since = None;
+        Some(held.slot)
+    }
+
+    /// The chunk that ran under the slot has ended.
+    pub(crate) fn unassign(&self, slot: Slot) {
+        if let Some(held) = self.lock().iter_mut().find(|held| held.slot == slot) {
+            held.free_since = Some(Instant::now());
+        }
+    }
+
+    /// Forgets and returns the slots that were free for at least `idle`.
+    pub(crate) fn drain_idle(&self, idle: Duration) -> Vec<Slot> {
+        let mut drained = Vec::new();
+        self.lock().retain(|held| {
+            let keep = held.free_since.is_none_or(|since| since.elapsed() < idle);
+            if !keep {
+                drained.push(held.slot);
+            }
+            keep
+        });
+        drained
+    }
+
+    /// Everything held, for the heartbeat.
+    pub(crate) fn all(&self) -> Vec<Slot> {
+        self.lock().iter().map(|held| held.slot).collect()
+    }
+
+    /// Takes in what a heartbeat made at `asked` found, and returns what was lost.
+    pub(crate) fn beat(&self, wanted: &[Slot], renewed: &[Slot], asked: Instant) -> Vec<Slot> {
+        let mut lost = Vec::new();
+        self.lock().retain(|held| {
+            if renewed.contains(&held.slot) {
+                held.lease.renewed(asked);
+            } else if wanted.contains(&held.slot) {
+                lost.push(held.slot);
+                return false;
+            }
+            true
+        });
+        lost
+    }
+}

@@ -1,0 +1,183 @@
+//! The claim loop: arms the wake-up before it looks, claims in one statement for as many chunks as
+//! it has free slots, never more, and polls as the fallback for every lost hint.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use outhaul_core::delivery::Delivery;
+use outhaul_core::id::{QueueId, WorkerId};
+use outhaul_core::state::LOST_LEASES_TO_ISOLATE;
+use outhaul_core::store::{Store, StoreResult};
+use outhaul_core::worker::{ClaimedChunk, Want};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::duty::{Outage, jitter};
+use crate::lease::LocalLease;
+use crate::owned::{Owned, OwnedChunk};
+use crate::recorder::Write;
+use crate::registry::Registry;
+use crate::runner::{Ended, Runner};
+use crate::settings::WorkerSettings;
+
+/// A queue that this process claims from.
+pub(crate) struct WorkQueue {
+    pub(crate) id: QueueId,
+    pub(crate) budget: Option<u32>,
+    /// After slots were refused: not to be asked for again before this.
+    pub(crate) slots_again: Option<Instant>,
+}
+
+/// What a look at the queues told.
+struct Round {
+    /// More may be waiting: look again when a chunk ends.
+    more: bool,
+    /// A chunk that must run alone.
+    alone: Option<Arc<OwnedChunk>>,
+}
+
+/// The claim loop of one process.
+pub(crate) struct Worker {
+    pub(crate) id: WorkerId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) delivery: Arc<dyn Delivery>,
+    pub(crate) registry: Registry,
+    pub(crate) settings: WorkerSettings,
+    pub(crate) queues: Vec<WorkQueue>,
+    pub(crate) owned: Arc<Owned>,
+    pub(crate) runner: Runner,
+}
+
+impl Worker {
+    /// Claims until the token is cancelled. Chunks that run then go on.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let delivery = self.delivery.clone();
+        let mut outage = Outage::new("claiming");
+        let mut freed = self.owned.freed();
+        while !stop.is_cancelled() {
+            // Before the look, so that what is queued or freed during it is not missed.
+            let hint = delivery.arm();
+            freed.mark_unchanged();
+            let (more, wait) = match self.round().await {
+                Ok(Round { alone: Some(chunk), .. }) => {
+                    self.run_alone(chunk, &stop).await;
+                    continue;
+                }
+                Ok(round) => {
+                    outage.over();
+                    (Some(round.more), jitter(self.settings.poll_interval))
+                }
+                Err(error) => (None, outage.failed(&error)),
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = hint, if more.is_some() => {}
+                _ = freed.changed(), if more == Some(true) => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// One look: gives idle slots back, claims what fits, starts it.
+    async fn round(&mut self) -> StoreResult<Round> {
+        let idle = self.owned.slots.drain_idle(self.settings.poll_interval);
+        if !idle.is_empty() {
+            self.store.slots_release(self.id, &idle).await?;
+        }
+        let running = u32::try_from(self.owned.len()).unwrap_or(u32::MAX);
+        let free = self.settings.concurrency.saturating_sub(running);
+        if free == 0 {
+            return Ok(Round { more: true, alone: None });
+        }
+        let wants = self.wants(free).await?;
+        if wants.is_empty() {
+            return Ok(Round { more: true, alone: None });
+        }
+        let asked = Instant::now();
+        let claimed = self.store.chunks_claim(self.id, &wants, free).await?;
+        let filled =
+            |want: &Want| claimed.iter().filter(|c| c.queue == want.queue).count() >= want.limit as usize;
+        // A queue without a free slot was not looked at: it may have work when one frees up.
+        let more =
+            wants.len() < self.queues.len() || claimed.len() >= free as usize || wants.iter().any(filled);
+        Ok(Round { more, alone: self.take(claimed, asked) })
+    }
+
+    /// How much to ask of each queue; budgeted ones are limited by the slots held.
+    async fn wants(&mut self, free: u32) -> StoreResult<Vec<Want>> {
+        let mut wants = Vec::with_capacity(self.queues.len());
+        for queue in &mut self.queues {
+            let limit = match queue.budget {
+                None => free,
+                Some(budget) => {
+                    let slots = &self.owned.slots;
+                    let (held, unused) = slots.count(queue.id);
+                    let missing = free.min(budget.saturating_sub(held) + unused).saturating_sub(unused);
+                    let asked = Instant::now();
+                    if missing > 0 && queue.slots_again.is_none_or(|again| again <= asked) {
+                        let taken = self.store.slots_take(self.id, queue.id, missing).await?;
+                        slots.add(&taken, asked, self.settings.lease);
+                        let refused = taken.len() < missing as usize;
+                        queue.slots_again = refused.then(|| asked + self.settings.poll_interval.mul_f64(0.9));
+                    }
+                    slots.count(queue.id).1.min(free)
+                }
+            };
+            if limit > 0 {
+                wants.push(Want { queue: queue.id, limit });
+            }
+        }
+        Ok(wants)
+    }
+
+    /// Starts what was claimed; or, if one of it must run alone, gives the rest back and returns that one.
+    fn take(&self, claimed: Vec<ClaimedChunk>, asked: Instant) -> Option<Arc<OwnedChunk>> {
+        let alone = claimed.iter().position(|chunk| chunk.lost >= LOST_LEASES_TO_ISOLATE);
+        let mut isolated = None;
+        for (place, chunk) in claimed.into_iter().enumerate() {
+            let dataset = chunk.dataset.clone().unwrap_or_default();
+            metrics::counter!("outhaul_chunks_claimed_total",
+                "job_type" => chunk.job_type.clone(), "dataset" => dataset)
+            .increment(1);
+            let given_back = alone.is_some_and(|alone| alone != place);
+            let budgeted = self.queues.iter().any(|queue| queue.id == chunk.queue && queue.budget.is_some());
+            let slot = if budgeted && !given_back { self.owned.slots.assign(chunk.queue) } else { None };
+            let handler = self.registry.get(&chunk.job_type).cloned();
+            let lease = LocalLease::new(asked, self.settings.lease);
+            let owned = OwnedChunk::new(chunk, handler, slot, lease);
+            self.owned.insert(owned.clone());
+            // A slot that was lost since the claim was sent leaves its chunk without one.
+            if given_back || (budgeted && slot.is_none()) {
+                self.runner.recorder.send(owned, Write::Return { stopping: false });
+            } else if alone.is_some() {
+                isolated = Some(owned);
+            } else {
+                self.runner.start(owned);
+            }
+        }
+        isolated
+    }
+
+    /// Runs a chunk that lost its leases before with no other beside it, so that it cannot take
+    /// neighbours with it. Nothing is claimed meanwhile.
+    async fn run_alone(&self, chunk: Arc<OwnedChunk>, stop: &CancellationToken) {
+        let (job_id, chunk_key) = (&chunk.chunk.job_id, &chunk.chunk.chunk_key);
+        info!(%job_id, %chunk_key, lost = chunk.chunk.lost, "job {job_id} {chunk_key} lost its leases: runs alone");
+        let mut freed = self.owned.freed();
+        let mut told = chunk.stop_signal();
+        while self.owned.len() > 1 {
+            tokio::select! {
+                _ = freed.changed() => {}
+                _ = told.wait_for(Option::is_some) => return self.runner.settle(chunk, Ended::NotStarted),
+                () = stop.cancelled() => return self.runner.settle(chunk, Ended::NotStarted),
+            }
+        }
+        self.runner.start(chunk.clone());
+        while self.owned.get(chunk.lease()).is_some() && !stop.is_cancelled() {
+            tokio::select! {
+                _ = freed.changed() => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+}

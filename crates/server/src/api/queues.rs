@@ -1,0 +1,117 @@
+//! `GET /queues`, and pausing and resuming one.
+
+use axum::Json;
+use axum::extract::State;
+use outhaul_core::clock;
+use outhaul_core::queue::QueueRow;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::AppState;
+use super::page::PageView;
+use super::path::QueuePath;
+use super::problem::Problem;
+use super::problem::described::{BadRequest, NotFound};
+use super::query::NoQuery;
+
+/// What a queue's chunks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueKind {
+    /// Exports and reports from one source.
+    Source,
+    /// Custom jobs of one type.
+    Job,
+}
+
+/// Where chunks wait.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueView {
+    /// `source:<name>` or `job:<TYPE>`.
+    #[schema(example = "source:warehouse")]
+    pub name: String,
+    /// What its chunks are.
+    #[schema(inline)]
+    pub kind: QueueKind,
+    /// Chunks that wait for a worker.
+    pub depth: i64,
+    /// How long the first in line has waited; null when the queue is empty.
+    #[schema(required)]
+    pub oldest_seconds: Option<i64>,
+    /// Chunks that run.
+    pub running: i64,
+    /// How many may run at once across all workers; null: as many as workers have room for.
+    #[schema(required)]
+    pub max_concurrent: Option<u32>,
+    /// Whether nothing new is started.
+    pub paused: bool,
+}
+
+impl From<QueueRow> for QueueView {
+    fn from(row: QueueRow) -> Self {
+        let kind = if row.name.starts_with("job:") { QueueKind::Job } else { QueueKind::Source };
+        Self {
+            kind,
+            depth: row.depth,
+            // A turn may lie in the future; whoever waits for it has not waited yet.
+            oldest_seconds: row.oldest.map(|oldest| (clock::now() - oldest).num_seconds().max(0)),
+            running: row.running,
+            max_concurrent: row.max_concurrent,
+            paused: row.paused,
+            name: row.name,
+        }
+    }
+}
+
+/// Lists all queues.
+#[utoipa::path(
+    get, path = "/queues", tag = "operations", operation_id = "listQueues",
+    responses((status = 200, description = "All queues by name", body = PageView<QueueView>), BadRequest)
+)]
+pub async fn list(State(state): State<AppState>, _: NoQuery) -> Result<Json<PageView<QueueView>>, Problem> {
+    let mut rows = state.store.queues_list().await?;
+    rows.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Json(PageView::whole(rows.into_iter().map(QueueView::from).collect())))
+}
+
+/// Lets no further chunk of a queue start; those that run go on.
+#[utoipa::path(
+    post, path = "/queues/{name}/pause", tag = "operations", operation_id = "pauseQueue",
+    params(("name" = String, Path, description = "The queue", example = "source:warehouse")),
+    responses((status = 200, description = "The queue, paused", body = QueueView), BadRequest, NotFound)
+)]
+pub async fn pause(
+    State(state): State<AppState>,
+    QueuePath(name): QueuePath,
+    _: NoQuery,
+) -> Result<Json<QueueView>, Problem> {
+    set_paused(&state, &name, true).await
+}
+
+/// Lets chunks of a queue start again.
+#[utoipa::path(
+    post, path = "/queues/{name}/resume", tag = "operations", operation_id = "resumeQueue",
+    params(("name" = String, Path, description = "The queue", example = "source:warehouse")),
+    responses((status = 200, description = "The queue, running", body = QueueView), BadRequest, NotFound)
+)]
+pub async fn resume(
+    State(state): State<AppState>,
+    QueuePath(name): QueuePath,
+    _: NoQuery,
+) -> Result<Json<QueueView>, Problem> {
+    let queue = set_paused(&state, &name, false).await?;
+    state.delivery.announce();
+    Ok(queue)
+}
+
+async fn set_paused(state: &AppState, name: &str, paused: bool) -> Result<Json<QueueView>, Problem> {
+    let unknown = || Problem::not_found("there is no such queue");
+    if !state.store.queue_pause(name, paused).await? {
+        return Err(unknown());
+    }
+    tracing::info!(queue = name, paused, "api.queue_paused");
+    let rows = state.store.queues_list().await?;
+    let row = rows.into_iter().find(|row| row.name == name).ok_or_else(unknown)?;
+    Ok(Json(row.into()))
+}

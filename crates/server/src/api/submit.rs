@@ -1,0 +1,197 @@
+//! `POST /jobs`. The request is judged whole before anything is stored; a repeated request with the
+//! same key gets the same answer, and one for a FAILED job has its chunks run again.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use outhaul_core::clock;
+use outhaul_core::id::JobId;
+use outhaul_core::job::{EXPORT, Idempotency, Job, JobStatus, NewJob};
+use outhaul_core::store::{Redriven, Submitted};
+use outhaul_export::ExportPlan;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::export_request;
+use super::job_view::JobView;
+use super::options::{MEMBERS, Options};
+use super::problem::described::BadRequest;
+use super::problem::{FieldError, Problem, ProblemBody};
+use super::query::Query;
+use super::submit_view::{JobRequest, PlanView};
+use super::{AppState, etag, jobs, json as body};
+
+/// Until callers can be told apart.
+const OWNER: &str = "anonymous";
+/// What later versions will read; named so that the refusal can say more than "unknown".
+const NOT_YET: [&str; 5] = ["report", "params", "jobType", "payload", "dependsOn"];
+/// An answer that lists more problems helps nobody.
+const MAX_ERRORS: usize = 1000;
+
+/// Submits a job.
+#[utoipa::path(
+    post, path = "/jobs", tag = "jobs", operation_id = "submitJob",
+    params(
+        ("dryRun" = Option<bool>, Query, description = "Only say what would be done; store nothing"),
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = r"^[!-~]([ -~]*[!-~])?$",
+            description = "The client's name for this request; the same as `idempotencyKey`"),
+    ),
+    request_body = JobRequest,
+    responses(
+        (status = 200, description = "`dryRun`: what would be done", body = PlanView),
+        (status = 202, description = "The job; the same one for a repeated request with the same key", body = JobView, headers(
+            ("Location" = String, description = "The job"), ("Retry-After" = u32, description = "Seconds until a look is worth it"),
+        )),
+        BadRequest,
+        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is larger than `limits.max_body_bytes`", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not sent as JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The key was used for another request", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub async fn submit(
+    State(state): State<AppState>,
+    mut query: Query,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<Response, Problem> {
+    let dry_run = query.take_flag("dryRun");
+    let mut errors = query.into_errors();
+    let sent = body::read(&headers, sent, state.limits.max_body_bytes, state.limits.request_timeout).await?;
+    let Value::Object(members) = &sent else {
+        errors.push(FieldError::new("", format!("must be an object, not {}", body::kind(&sent))));
+        return Err(Problem::invalid(errors));
+    };
+    refuse_unknown(members, &mut errors);
+    let options = Options::read(members, &headers, state.idempotency_required, &mut errors);
+    let plan = if has_one_shape(members, &mut errors) {
+        export_request::plan(&state.exports, members, &mut errors)
+    } else {
+        None
+    };
+    errors.truncate(MAX_ERRORS);
+    match plan {
+        Some(plan) if errors.is_empty() && dry_run => {
+            Ok(Json(export_request::foresee(&state, &plan).await?).into_response())
+        }
+        Some(plan) if errors.is_empty() => store(&state, options, plan).await.map(jobs::accepted),
+        _ => Err(Problem::invalid(errors)),
+    }
+}
+
+fn refuse_unknown(members: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    for name in members.keys() {
+        let known = MEMBERS.contains(&name.as_str()) || export_request::MEMBERS.contains(&name.as_str());
+        if !known && !NOT_YET.contains(&name.as_str()) {
+            errors.push(FieldError::new(body::child("", name), "there is no such field"));
+        }
+    }
+}
+
+/// Exactly one of `items`, `report` and `jobType` says what is asked for; only `items` can be done yet.
+fn has_one_shape(members: &Map<String, Value>, errors: &mut Vec<FieldError>) -> bool {
+    let shapes: Vec<&str> =
+        ["items", "report", "jobType"].into_iter().filter(|name| members.contains_key(*name)).collect();
+    if shapes.len() != 1 {
+        let given = if shapes.is_empty() { "none".to_owned() } else { shapes.join(" and ") };
+        let message = format!("must have exactly one of `items`, `report` and `jobType`, not {given}");
+        errors.push(FieldError::new("", message));
+    }
+    for (name, message) in [
+        ("report", "reports are not available yet"),
+        ("params", "belongs to a report, and reports are not available yet"),
+        ("jobType", "is not a known job type; known: EXPORT, which is submitted with `items`"),
+        ("payload", "belongs to a custom job type, and there is none"),
+        ("dependsOn", "dependencies are not available yet"),
+    ] {
+        if members.contains_key(name) {
+            errors.push(FieldError::new(body::child("", name), message));
+        }
+    }
+    members.contains_key("items")
+}
+
+async fn store(state: &AppState, options: Options, plan: ExportPlan) -> Result<Job, Problem> {
+    let now = clock::now();
+    let request = json!({ "jobType": EXPORT, "export": plan.canonical(), "options": options.canonical() });
+    let idempotency = options
+        .idempotency_key
+        .map(|key| Idempotency { key, request_hash: etag::hex(&Sha256::digest(request.to_string())) });
+    let job = NewJob {
+        job_id: JobId::new(now, rand::random()),
+        job_type: EXPORT.to_owned(),
+        dataset: Some(plan.dataset.name.clone()),
+        owner: OWNER.to_owned(),
+        idempotency,
+        request,
+        params: plan.params(),
+        priority: options.priority,
+        on_failure: options.on_failure,
+        labels: options.labels,
+        run_at: options.run_at,
+        base_path: Some(state.storage.display_url(plan.base_path())),
+        chunks: plan.chunks,
+    };
+    match state.store.job_submit(job).await? {
+        Submitted::Created(job) => {
+            tracing::info!(job = %job.job_id, chunks = job.counts.total, "api.job_submitted");
+            state.delivery.announce();
+            Ok(job)
+        }
+        Submitted::Existing(job) if job.status == JobStatus::Failed => redrive(state, job).await,
+        Submitted::Existing(job) => Ok(job),
+        Submitted::KeyConflict => Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "this idempotency key was used for a different request",
+        )),
+    }
+}
+
+/// The store's update is guarded: of many that come at once, one redrives, and all get the job as it
+/// is afterwards.
+async fn redrive(state: &AppState, job: Job) -> Result<Job, Problem> {
+    if let Redriven::Yes(chunks) = state.store.job_redrive(&job.job_id).await? {
+        tracing::info!(job = %job.job_id, chunks, "api.job_redriven");
+        state.delivery.announce();
+    }
+    Ok(state.store.job_get(&job.job_id).await?.unwrap_or(job))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(value: Value) -> (bool, Vec<(String, String)>) {
+        let mut errors = Vec::new();
+        let members = value.as_object().unwrap();
+        refuse_unknown(members, &mut errors);
+        let shape = has_one_shape(members, &mut errors);
+        (shape, errors.into_iter().map(|error| (error.pointer, error.message)).collect())
+    }
+
+    #[test]
+    fn exactly_one_shape_is_taken() {
+        assert_eq!(judged(json!({"items": []})), (true, vec![]));
+        assert_eq!(judged(json!({})).1[0].0, "");
+        let (_, errors) = judged(json!({"items": [], "report": "x"}));
+        assert_eq!(errors[0].0, "");
+        assert_eq!(errors[1], ("/report".into(), "reports are not available yet".into()));
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_named() {
+        let (shape, errors) = judged(json!({"jobType": "SEND_EMAIL", "payload": {}, "dependsOn": []}));
+        assert!(!shape);
+        let pointers: Vec<_> = errors.iter().map(|(pointer, _)| pointer.as_str()).collect();
+        assert_eq!(pointers, ["/jobType", "/payload", "/dependsOn"]);
+        assert!(errors[0].1.contains("EXPORT"));
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_by_name() {
+        let (_, errors) = judged(json!({"items": [], "Items": [], "a/b": 1}));
+        assert_eq!(errors.iter().map(|(pointer, _)| pointer.as_str()).collect::<Vec<_>>(), ["/Items", "/a~1b"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! The submission and the answer to `dryRun` as the API's description shows them. The request is read
+//! by hand, so that every problem is found; a test holds the two together.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
+
+use super::options::{MAX_LABEL_NAME, MAX_LABEL_TEXT, MAX_LABELS};
+
+/// What `json::check_text` refuses, in the words of a schema.
+const NO_CONTROLS: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
+
+/// An export: every key at every one of its dates becomes one file.
+#[derive(Debug, ToSchema, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(example = json!({"items": [{"key": "ABC", "effectiveDates": ["20250215", "20250315"]}], "output": {"format": "CSV"}}))]
+#[expect(dead_code, reason = "describes only")]
+pub struct JobRequest {
+    /// The dataset; may be left out where one is the default.
+    #[schema(nullable = false, pattern = "^[a-z][a-z0-9_]*$")]
+    dataset: Option<String>,
+    /// What to export.
+    #[schema(min_items = 1)]
+    items: Vec<ItemRequest>,
+    /// How the files are written.
+    #[schema(nullable = false)]
+    output: Option<OutputRequest>,
+    /// The client's name for this request; the same as the `Idempotency-Key` header.
+    #[schema(nullable = false, min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
+    idempotency_key: Option<String>,
+    /// 0 to 9, higher first.
+    #[schema(nullable = false, minimum = 0, maximum = 9, default = 5)]
+    priority: Option<u8>,
+    /// Not before this time.
+    #[schema(nullable = false)]
+    run_at: Option<DateTime<Utc>>,
+    /// The client's own notes: at most 32.
+    #[schema(schema_with = labels)]
+    labels: Option<BTreeMap<String, String>>,
+    /// Whether one failed chunk stops the job or the others go on.
+    #[schema(nullable = false, inline, default = "stop")]
+    on_failure: Option<OnFailureRequest>,
+}
+
+fn labels() -> Object {
+    let text = |min, max| {
+        let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(min)).max_length(Some(max));
+        text.pattern(Some(NO_CONTROLS)).build()
+    };
+    ObjectBuilder::new()
+        .description(Some("The client's own notes"))
+        .max_properties(Some(MAX_LABELS))
+        .property_names(Some(text(1, MAX_LABEL_NAME)))
+        .additional_properties(Some(text(0, MAX_LABEL_TEXT)))
+        .build()
+}
+
+/// A key and its dates.
+#[derive(Debug, ToSchema, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "describes only")]
+pub struct ItemRequest {
+    /// Trimmed; no control characters.
+    #[schema(min_length = 1, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$", example = "ABC")]
+    key: String,
+    /// `yyyyMMdd`, each a real date.
+    #[schema(min_items = 1, example = json!(["20250215"]))]
+    effective_dates: Vec<DateText>,
+}
+
+/// A calendar date, `yyyyMMdd`.
+#[derive(Debug, ToSchema, serde::Deserialize)]
+#[schema(pattern = "^[0-9]{4}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$", example = "20250215")]
+#[expect(dead_code, reason = "describes only")]
+pub struct DateText(String);
+
+/// How files are written.
+#[derive(Debug, ToSchema, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "describes only")]
+pub struct OutputRequest {
+    /// The format.
+    #[schema(nullable = false, inline, default = "CSV")]
+    format: Option<FormatRequest>,
+    /// Generate every file anew, whatever is there.
+    #[schema(nullable = false, default = false)]
+    force: Option<bool>,
+}
+
+/// The formats that are there.
+#[derive(Debug, ToSchema, serde::Deserialize)]
+#[expect(dead_code, reason = "describes only")]
+pub enum FormatRequest {
+    /// Comma-separated values.
+    #[serde(rename = "CSV")]
+    Csv,
+}
+
+/// What a failed chunk does to the rest.
+#[derive(Debug, ToSchema, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes only")]
+pub enum OnFailureRequest {
+    /// The job is FAILED at once.
+    Stop,
+    /// The others go on.
+    Continue,
+}
+
+/// What a submission would do.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PlanView {
+    /// Files in all.
+    pub total: usize,
+    /// Files that are recorded and would be used again.
+    pub reuse: usize,
+    /// Files that would be made.
+    pub generate: usize,
+    /// The same in a sentence.
+    #[schema(example = "3 of 4 files would be generated, 1 reused")]
+    pub verdict: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_and_the_reader_know_the_same_fields() {
+        use utoipa::PartialSchema;
+        let schema = serde_json::to_value(JobRequest::schema()).unwrap();
+        let mut described: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        let mut read: Vec<&str> = super::super::options::MEMBERS.to_vec();
+        read.extend(super::super::export_request::MEMBERS);
+        described.sort_unstable();
+        read.sort_unstable();
+        assert_eq!(described, read);
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!(schema["required"], serde_json::json!(["items"]));
+    }
+}

@@ -1,0 +1,262 @@
+//! The client side of the HTTP API: one place that speaks it, and turns refusals into words.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::Args;
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::failure::{Failure, with_causes};
+
+/// How long an answer in JSON may take; the server itself gives up earlier.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a download may send nothing.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Where the server is and how to print what it says; shared by all client commands.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Target {
+    /// The server's address.
+    #[arg(long, env = "OUTHAUL_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
+    pub(crate) server: String,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Target {
+    /// A client of this server.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        Client::new(&self.server)
+    }
+}
+
+/// One server.
+pub(crate) struct Client {
+    base: String,
+    http: reqwest::Client,
+}
+
+/// Why a call did not succeed.
+#[derive(Debug)]
+pub(crate) enum ClientError {
+    /// No answer came.
+    Unreachable {
+        /// Whom we asked.
+        server: String,
+        /// What happened.
+        cause: String,
+    },
+    /// The server refused.
+    Refused(Refusal),
+}
+
+/// A refusal as the server words it (RFC 9457).
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Refusal {
+    /// The HTTP status.
+    pub(crate) status: u16,
+    title: String,
+    detail: Option<String>,
+    errors: Vec<FieldError>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FieldError {
+    #[serde(default)]
+    pointer: String,
+    message: String,
+}
+
+impl ClientError {
+    /// Whether asking again soon may help.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Refused(refusal) => matches!(refusal.status, 429 | 502..=504),
+        }
+    }
+
+    /// The status of a refusal.
+    pub(crate) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Unreachable { .. } => None,
+            Self::Refused(refusal) => Some(refusal.status),
+        }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { server, cause } => {
+                write!(f, "no answer from {server}: {cause}\n  Is `outhaul serve` running there? See --server.")
+            }
+            Self::Refused(refusal) => {
+                write!(f, "{} ({})", refusal.title, refusal.status)?;
+                if let Some(detail) = &refusal.detail {
+                    write!(f, "\n  {}", super::table::plain(detail))?;
+                }
+                // A single problem is often the detail itself.
+                let said = refusal.detail.as_deref().unwrap_or_default();
+                let errors = refusal.errors.iter().filter(|error| !said.contains(&error.message));
+                for error in errors {
+                    let message = super::table::plain(&error.message);
+                    if error.pointer.is_empty() {
+                        write!(f, "\n  {message}")?;
+                    } else {
+                        write!(f, "\n  {}: {message}", super::table::plain(&error.pointer))?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Client {
+    /// A client of the server at this address.
+    pub(crate) fn new(server: &str) -> Result<Self, Failure> {
+        let url = Url::parse(server)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some())
+            .ok_or_else(|| Failure::new(format!("`{server}` is not a server's address; write http://host:port")))?;
+        let builder = || {
+            let builder = reqwest::Client::builder()
+                .user_agent(concat!("outhaul/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(Duration::from_secs(10))
+                .read_timeout(SILENCE);
+            // A proxy is for the world outside, never for this machine.
+            if is_loopback(&url) { builder.no_proxy() } else { builder }
+        };
+        // A machine without root certificates can still talk to itself.
+        let http = builder().build().or_else(|_| builder().tls_certs_only([]).build());
+        let http = http.map_err(|error| Failure::new(with_causes(&error)))?;
+        Ok(Self { base: url.as_str().trim_end_matches('/').to_owned(), http })
+    }
+
+    /// The server's address.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Asks for JSON.
+    pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, ClientError> {
+        self.json(self.request(Method::GET, path, query)).await
+    }
+
+    /// Asks for something to be done.
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        idempotency_key: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Value, ClientError> {
+        let mut request = self.request(Method::POST, path, query);
+        if let Some(key) = idempotency_key {
+            request = request.header("Idempotency-Key", key);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        self.json(request).await
+    }
+
+    /// Asks for a file's bytes; `path` is what the manifest calls `url`.
+    pub(crate) async fn download(&self, path: &str) -> Result<Response, ClientError> {
+        self.send(self.request(Method::GET, path, &[])).await
+    }
+
+    /// All items of a list, page by page.
+    pub(crate) async fn all(&self, path: &str) -> Result<Vec<Value>, ClientError> {
+        let mut items = Vec::new();
+        let mut query = vec![("limit", "200".to_owned())];
+        loop {
+            let mut page = self.get(path, &query).await?;
+            if let Some(Value::Array(found)) = page.get_mut("items").map(Value::take) {
+                items.extend(found);
+            }
+            match page.get("nextCursor").and_then(Value::as_str) {
+                None => return Ok(items),
+                Some(cursor) => {
+                    query.truncate(1);
+                    query.push(("cursor", cursor.to_owned()));
+                }
+            }
+        }
+    }
+
+    fn request(&self, method: Method, path: &str, query: &[(&str, String)]) -> RequestBuilder {
+        let absolute = path.starts_with("http://") || path.starts_with("https://");
+        let mut address = if absolute { path.to_owned() } else { format!("{}{path}", self.base) };
+        for (i, (name, value)) in query.iter().enumerate() {
+            let value: String = url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
+            address.push_str(if i == 0 { "?" } else { "&" });
+            address.push_str(&format!("{name}={value}"));
+        }
+        self.http.request(method, address)
+    }
+
+    async fn json(&self, request: RequestBuilder) -> Result<Value, ClientError> {
+        let response = self.send(request.timeout(PATIENCE)).await?;
+        response.json().await.map_err(|error| self.unreachable(&error))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = response.bytes().await.unwrap_or_default();
+        let mut refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+        refusal.status = status.as_u16();
+        if refusal.title.is_empty() {
+            refusal.title = title(status);
+        }
+        Err(ClientError::Refused(refusal))
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> ClientError {
+        // The innermost cause says it best, and holds no presigned address.
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        let cause = if cause.source().is_none() && std::ptr::addr_eq(cause, error) {
+            if error.is_timeout() { "it took too long".to_owned() } else { "the connection failed".to_owned() }
+        } else {
+            cause.to_string()
+        };
+        ClientError::Unreachable { server: self.base.clone(), cause }
+    }
+}
+
+fn title(status: StatusCode) -> String {
+    status.canonical_reason().unwrap_or("The server refused").to_owned()
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// An id as it may stand in a path; what cannot be an id is refused before it travels.
+pub(crate) fn job_path(job_id: &str, rest: &str) -> Result<String, Failure> {
+    match outhaul_core::id::JobId::parse(job_id) {
+        Some(id) => Ok(format!("/jobs/{id}{rest}")),
+        None => Err(Failure::new(format!(
+            "`{}` is not a job id, such as J20260102_0123456789ABC; see `outhaul jobs`",
+            super::table::plain(job_id)
+        ))),
+    }
+}

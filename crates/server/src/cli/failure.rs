@@ -1,0 +1,57 @@
+//! How a command ends badly: what to tell the person, and with which exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::config::Problems;
+
+/// Something went wrong; printed to stderr.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    /// An ordinary failure: exit code 1.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { code: 1, message: message.into() }
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Self { code: 2, message: problems.to_string() }
+    }
+}
+
+impl From<super::client::ClientError> for Failure {
+    fn from(error: super::client::ClientError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// An error with its causes on one line; libraries keep the useful part in the cause.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,152 @@
+//! Follows a job to its end: a bar on a terminal, else a line when something changed, at most one a second.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyle};
+use outhaul_core::job::JobStatus;
+use serde_json::Value;
+
+use super::client::{Client, job_path};
+use super::failure::Failure;
+use super::table::{self, number, text};
+
+/// How often the job is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// The shortest time between two plain lines.
+const BETWEEN_LINES: Duration = Duration::from_secs(1);
+/// How long a server may be away (a restart, a deploy) before following it is given up.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// Follows a job until it is COMPLETED, FAILED or CANCELLED, and returns it as it was then.
+/// `quiet_stdout`: stdout belongs to something else, such as JSON.
+pub(crate) async fn follow(client: &Client, job_id: &str, quiet_stdout: bool) -> Result<Value, Failure> {
+    let path = job_path(job_id, "")?;
+    let mut display = Display::new(quiet_stdout);
+    let mut last_answer = Instant::now();
+    loop {
+        match client.get(&path, &[]).await {
+            Ok(job) => {
+                last_answer = Instant::now();
+                let over = status(&job).is_some_and(JobStatus::is_final);
+                display.show(&job, over);
+                if over {
+                    return Ok(job);
+                }
+            }
+            Err(error) if error.is_passing() && last_answer.elapsed() < AWAY => display.waiting(),
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Where a job stands.
+pub(crate) fn status(job: &Value) -> Option<JobStatus> {
+    JobStatus::parse(job["status"].as_str()?)
+}
+
+/// What has been seen of the job, for rates.
+struct Pace {
+    first: Option<(Instant, u64)>,
+}
+
+impl Pace {
+    /// Bytes a second since the job was first seen.
+    fn rate(&mut self, bytes: u64) -> Option<u64> {
+        let (since, before) = *self.first.get_or_insert((Instant::now(), bytes));
+        let seconds = since.elapsed().as_secs_f64();
+        let moved = bytes.saturating_sub(before);
+        (seconds >= 0.2 && moved > 0).then(|| (moved as f64 / seconds) as u64)
+    }
+}
+
+enum Display {
+    Bar { bar: ProgressBar, pace: Pace },
+    Lines { quiet_stdout: bool, pace: Pace, last: Option<(Instant, String)>, waiting: bool },
+}
+
+impl Display {
+    fn new(quiet_stdout: bool) -> Self {
+        let pace = Pace { first: None };
+        if !std::io::stderr().is_terminal() {
+            return Self::Lines { quiet_stdout, pace, last: None, waiting: false };
+        }
+        let style = ProgressStyle::with_template("{prefix} [{bar:30.cyan/blue}] {pos}/{len} chunks  {msg}")
+            .expect("the template is a constant")
+            .progress_chars("=> ");
+        let bar = ProgressBar::new(0).with_style(style);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self::Bar { bar, pace }
+    }
+
+    fn show(&mut self, job: &Value, over: bool) {
+        match self {
+            Self::Bar { bar, pace } => {
+                bar.set_prefix(text(job, "status"));
+                bar.set_length(number(job, "total"));
+                bar.set_position(settled(job));
+                bar.set_message(details(job, pace, over));
+                if over {
+                    bar.finish();
+                }
+            }
+            Self::Lines { quiet_stdout, pace, last, waiting } => {
+                *waiting = false;
+                // What makes a line worth printing: not the rate or the time left, which always move.
+                let state = format!("{} {} {}", text(job, "status"), settled(job), number(job, "running"));
+                let due = match last {
+                    None => true,
+                    Some((at, before)) => *before != state && (over || at.elapsed() >= BETWEEN_LINES),
+                };
+                let details = details(job, pace, over);
+                if due {
+                    let line = format!(
+                        "{} {} {}/{} chunks  {details}",
+                        text(job, "jobId"),
+                        text(job, "status"),
+                        settled(job),
+                        number(job, "total")
+                    );
+                    line_out(*quiet_stdout, &line);
+                    *last = Some((Instant::now(), state));
+                }
+            }
+        }
+    }
+
+    fn waiting(&mut self) {
+        match self {
+            Self::Bar { bar, .. } => bar.set_message("no answer from the server, trying again"),
+            Self::Lines { quiet_stdout, waiting, .. } => {
+                if !std::mem::replace(waiting, true) {
+                    line_out(*quiet_stdout, "no answer from the server, trying again");
+                }
+            }
+        }
+    }
+}
+
+fn line_out(quiet_stdout: bool, line: &str) {
+    if quiet_stdout { eprintln!("{line}") } else { table::say(line) }
+}
+
+fn settled(job: &Value) -> u64 {
+    ["done", "failed", "cancelled"].into_iter().map(|name| number(job, name)).sum()
+}
+
+fn details(job: &Value, pace: &mut Pace, over: bool) -> String {
+    let bytes = number(job, "bytes");
+    let mut parts =
+        vec![format!("{} rows", HumanCount(number(job, "rows"))), format!("{}", HumanBytes(bytes))];
+    if let Some(rate) = pace.rate(bytes) {
+        parts.push(format!("{}/s", HumanBytes(rate)));
+    }
+    if let Some(seconds) = job["etaSeconds"].as_u64().filter(|_| !over) {
+        parts.push(format!("{} left", HumanDuration(Duration::from_secs(seconds))));
+    }
+    if number(job, "failed") > 0 {
+        parts.push(format!("{} failed", number(job, "failed")));
+    }
+    parts.join("  ")
+}

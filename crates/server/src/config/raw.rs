@@ -1,0 +1,298 @@
+//! The configuration as people write it: one struct per section, with its defaults, nothing judged yet.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use outhaul::WorkerSettings;
+use outhaul_core::secret::Secret;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use toml::Table;
+
+/// A duration: `"90s"`, or the number 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(from)? {
+            toml::Value::Integer(0) => Ok(Self(Duration::ZERO)),
+            toml::Value::String(text) => {
+                outhaul_core::duration::parse(&text).map(Self).map_err(D::Error::custom)
+            }
+            _ => Err(D::Error::custom("is not a duration: write it in quotes, such as \"90s\"")),
+        }
+    }
+}
+
+/// Text that must not be shown, not even when it has the wrong type.
+#[derive(Clone)]
+pub(super) struct Hidden(pub(super) Secret);
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(from)? {
+            toml::Value::String(text) => Ok(Self(Secret::new(text))),
+            _ => Err(D::Error::custom("must be text in quotes")),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Server {
+    pub(super) listen: String,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { listen: "127.0.0.1:8080".into() }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Database {
+    pub(super) url: Option<Hidden>,
+    pub(super) url_file: Option<PathBuf>,
+    pub(super) url_env: Option<String>,
+    pub(super) password: Option<Hidden>,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) password_env: Option<String>,
+    pub(super) listen: bool,
+    pub(super) api_connections: u32,
+    pub(super) engine_connections: u32,
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self {
+            url: None,
+            url_file: None,
+            url_env: None,
+            password: None,
+            password_file: None,
+            password_env: None,
+            listen: true,
+            api_connections: 10,
+            engine_connections: 8,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Storage {
+    pub(super) url: Option<String>,
+    pub(super) base_path: String,
+    pub(super) endpoint: Option<String>,
+    pub(super) region: Option<String>,
+    pub(super) allow_http: Option<bool>,
+    pub(super) access_key_id: Option<Hidden>,
+    pub(super) access_key_id_file: Option<PathBuf>,
+    pub(super) access_key_id_env: Option<String>,
+    pub(super) secret_access_key: Option<Hidden>,
+    pub(super) secret_access_key_file: Option<PathBuf>,
+    pub(super) secret_access_key_env: Option<String>,
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self {
+            url: None,
+            base_path: "exports/".into(),
+            endpoint: None,
+            region: None,
+            allow_http: None,
+            access_key_id: None,
+            access_key_id_file: None,
+            access_key_id_env: None,
+            secret_access_key: None,
+            secret_access_key_file: None,
+            secret_access_key_env: None,
+        }
+    }
+}
+
+/// Brokers are not there yet; their keys are known so that a file written for them says so clearly.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Delivery {
+    pub(super) kind: String,
+    pub(super) url: Option<Hidden>,
+    pub(super) url_file: Option<PathBuf>,
+    pub(super) url_env: Option<String>,
+    pub(super) work_queue: String,
+    pub(super) parking_queue: String,
+    pub(super) window: u32,
+}
+
+impl Default for Delivery {
+    fn default() -> Self {
+        Self {
+            kind: "database".into(),
+            url: None,
+            url_file: None,
+            url_env: None,
+            work_queue: "job.chunk.work".into(),
+            parking_queue: "job.chunk.parking".into(),
+            window: 1000,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Queue {
+    pub(super) fairness_step: Span,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { fairness_step: Span(Duration::from_millis(100)) }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Worker {
+    pub(super) concurrency: u32,
+    pub(super) lease: Span,
+    pub(super) heartbeat: Span,
+    pub(super) poll_interval: Span,
+    pub(super) shutdown_grace: Span,
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        let worker = WorkerSettings::default();
+        Self {
+            concurrency: worker.concurrency,
+            lease: Span(worker.lease),
+            heartbeat: Span(worker.heartbeat),
+            poll_interval: Span(worker.poll_interval),
+            shutdown_grace: Span(worker.shutdown_grace),
+        }
+    }
+}
+
+/// `[retry]`, or the `retry` of a dataset: what is left out is inherited.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Retry {
+    pub(super) max_attempts: Option<u32>,
+    pub(super) backoff: Option<Table>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Backoff {
+    pub(super) kind: Option<String>,
+    pub(super) base: Option<Span>,
+    pub(super) max: Option<Span>,
+    pub(super) jitter: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Limits {
+    pub(super) max_chunks_per_job: usize,
+    pub(super) max_body_bytes: usize,
+    pub(super) request_timeout: Span,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_chunks_per_job: 10_000,
+            max_body_bytes: 2_097_152,
+            request_timeout: Span(Duration::from_secs(30)),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Reuse {
+    pub(super) window_days: u32,
+}
+
+impl Default for Reuse {
+    fn default() -> Self {
+        Self { window_days: 7 }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Idempotency {
+    pub(super) window: Span,
+    pub(super) required: bool,
+}
+
+impl Default for Idempotency {
+    fn default() -> Self {
+        Self { window: Span(Duration::from_secs(24 * 3600)), required: false }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Retention {
+    pub(super) jobs: Span,
+    pub(super) files: String,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { jobs: Span(Duration::from_secs(30 * 86_400)), files: "never".into() }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Auth {
+    pub(super) mode: Option<String>,
+    #[serde(flatten)]
+    pub(super) rest: Table,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Source {
+    pub(super) url: Option<Hidden>,
+    pub(super) url_file: Option<PathBuf>,
+    pub(super) url_env: Option<String>,
+    pub(super) password: Option<Hidden>,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) password_env: Option<String>,
+    pub(super) max_concurrent: u32,
+    pub(super) statement_timeout: Span,
+    pub(super) stall_timeout: Span,
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self {
+            url: None,
+            url_file: None,
+            url_env: None,
+            password: None,
+            password_file: None,
+            password_env: None,
+            max_concurrent: 4,
+            statement_timeout: Span(Duration::from_secs(600)),
+            stall_timeout: Span(Duration::from_secs(120)),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Dataset {
+    pub(super) default: bool,
+    pub(super) source: Option<String>,
+    pub(super) query: Option<String>,
+    pub(super) retry: Option<Table>,
+    pub(super) timeout: Option<Span>,
+}

@@ -1,0 +1,256 @@
+//! The judgement of the whole configuration: every section, and what sections mean to each other.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use outhaul::WorkerSettings;
+use outhaul_core::retry::RetryPolicy;
+use outhaul_core::secret::Secret;
+use outhaul_core::store::StoreSettings;
+use outhaul_export::settings::ExportSettings;
+use toml::{Table, Value};
+
+use super::connect::{Connect, database_url};
+use super::problem::Problems;
+use super::reader::{Reader, unknown};
+use super::secrets::{Given, Secrets};
+use super::{Config, DatabaseConfig, Environment, Limits, Load, NOT_YET, exports, raw, storage};
+
+const SECTIONS: [&str; 14] = [
+    "data_dir",
+    "server",
+    "database",
+    "storage",
+    "delivery",
+    "queue",
+    "worker",
+    "retry",
+    "limits",
+    "reuse",
+    "idempotency",
+    "retention",
+    "auth",
+    "sources",
+];
+
+pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Reader<'_>) -> Config {
+    let secrets = Secrets { folder, environment: &load.environment };
+    let data_dir = folder.join(data_dir(&mut table, &mut reader));
+
+    let server: raw::Server = reader.section(&mut table, "server");
+    let database: raw::Database = reader.section(&mut table, "database");
+    let files: raw::Storage = reader.section(&mut table, "storage");
+    let delivery: raw::Delivery = reader.section(&mut table, "delivery");
+    let queue: raw::Queue = reader.section(&mut table, "queue");
+    let worker: raw::Worker = reader.section(&mut table, "worker");
+    let retry: Table = reader.section(&mut table, "retry");
+    let limits: raw::Limits = reader.section(&mut table, "limits");
+    let reuse: raw::Reuse = reader.section(&mut table, "reuse");
+    let idempotency: raw::Idempotency = reader.section(&mut table, "idempotency");
+    let retention: raw::Retention = reader.section(&mut table, "retention");
+    let auth: raw::Auth = reader.section(&mut table, "auth");
+    let sources: BTreeMap<String, raw::Source> = reader.sections(&mut table, "sources");
+    let datasets = reader.sections(&mut table, "datasets");
+    what_is_left(&table, reader.problems);
+
+    judge_delivery(&delivery, reader.problems);
+    judge_auth(&auth, reader.problems);
+    let listen = judge_listen(&server.listen, load.insecure, reader.problems);
+    let database = judge_database(database, &data_dir, &secrets, reader.problems);
+    let worker = judge_worker(&worker, reader.problems);
+    let limits = judge_limits(&limits, reader.problems);
+    if retention.files != "never" {
+        let message = "only \"never\" is available: files are kept until someone removes them";
+        reader.problems.add("retention.files", message);
+    }
+    if retention.jobs.0 < idempotency.window.0 {
+        let message = "must not be shorter than idempotency.window: a job is forgotten with its key";
+        reader.problems.add("retention.jobs", message);
+    }
+    if reuse.window_days > 36_500 {
+        reader.problems.add("reuse.window_days", "must be at most 36500");
+    }
+    if queue.fairness_step.0 > Duration::from_secs(3600) {
+        reader.problems.add("queue.fairness_step", "must be at most \"1h\"");
+    }
+    let retry = exports::retry_policy("retry", retry, &RetryPolicy::default(), &mut reader);
+    // Datasets are checked against all named sources, so that a broken source is reported once.
+    let source_names: Vec<String> = sources.keys().cloned().collect();
+    let sources = exports::sources(sources, &secrets, &mut reader);
+    let datasets = exports::datasets(datasets, &source_names, &retry, &mut reader);
+    let storage = storage::judge(files, &data_dir, &secrets, reader.problems);
+
+    Config {
+        file: None,
+        data_dir,
+        listen,
+        database,
+        store: StoreSettings {
+            lease: worker.lease,
+            fairness_step: queue.fairness_step.0,
+            idempotency_window: idempotency.window.0,
+        },
+        worker,
+        limits,
+        idempotency_required: idempotency.required,
+        retain_jobs: retention.jobs.0,
+        export: ExportSettings {
+            sources,
+            datasets,
+            storage,
+            reuse_window_days: reuse.window_days,
+            max_chunks_per_job: limits.max_chunks_per_job,
+        },
+        host: host(&load.environment),
+    }
+}
+
+fn data_dir(table: &mut Table, reader: &mut Reader<'_>) -> PathBuf {
+    let text = match (table.remove("data_dir"), reader.texts.get("data_dir")) {
+        (_, Some(text)) => text.clone(),
+        (None, None) => "outhaul-data".into(),
+        (Some(Value::String(text)), None) => text,
+        (Some(_), None) => {
+            reader.problems.add("data_dir", "must be a folder's name in quotes");
+            String::new()
+        }
+    };
+    PathBuf::from(text)
+}
+
+fn what_is_left(table: &Table, problems: &mut Problems) {
+    for name in table.keys() {
+        if NOT_YET.contains(&name.as_str()) {
+            problems.add(name, "is not available yet");
+        } else {
+            let known: Vec<&str> = SECTIONS.into_iter().chain(["datasets"]).collect();
+            problems.add(name, unknown(name, &known));
+        }
+    }
+}
+
+fn judge_delivery(delivery: &raw::Delivery, problems: &mut Problems) {
+    match delivery.kind.as_str() {
+        "database" => {}
+        "activemq" | "rabbitmq" => {
+            problems
+                .add("delivery.kind", format!("{} is not available yet; use \"database\"", delivery.kind));
+        }
+        _ => problems.add("delivery.kind", "must be \"database\""),
+    }
+    if delivery.window == 0 {
+        problems.add("delivery.window", "must be at least 1");
+    }
+}
+
+fn judge_auth(auth: &raw::Auth, problems: &mut Problems) {
+    match auth.mode.as_deref() {
+        None | Some("none") => {
+            for name in auth.rest.keys() {
+                problems.add(format!("auth.{name}"), unknown(name, &["mode"]));
+            }
+        }
+        Some("jwt") => problems.add("auth.mode", "jwt is not available yet; use \"none\""),
+        Some(_) => problems.add("auth.mode", "must be \"none\""),
+    }
+}
+
+fn judge_listen(text: &str, insecure: bool, problems: &mut Problems) -> SocketAddr {
+    let fallback = SocketAddr::from(([127, 0, 0, 1], 8080));
+    let Ok(listen) = text.trim().replace("localhost:", "127.0.0.1:").parse::<SocketAddr>() else {
+        let message = format!("`{text}` is not an address and a port, such as \"127.0.0.1:8080\"");
+        problems.add("server.listen", message);
+        return fallback;
+    };
+    if !listen.ip().is_loopback() && !insecure {
+        let message = "lets other machines in without [auth]: listen on 127.0.0.1, or start with --insecure";
+        problems.add("server.listen", message);
+    }
+    listen
+}
+
+fn judge_database(
+    raw: raw::Database,
+    data_dir: &Path,
+    secrets: &Secrets<'_>,
+    problems: &mut Problems,
+) -> DatabaseConfig {
+    let embedded = || Secret::new(format!("sqlite:{}", data_dir.join("outhaul.db").display()));
+    let given = Given { text: raw.url, file: raw.url_file, env: raw.url_env };
+    let password = Given { text: raw.password, file: raw.password_file, env: raw.password_env };
+    let password = secrets.find("database.password", password, problems);
+    let url = match secrets.find("database.url", given, problems) {
+        None => embedded(),
+        Some(url) => match database_url(&url, password.as_ref(), secrets.folder) {
+            Ok(Connect::Postgres(url)) => url,
+            Ok(Connect::Sqlite(file)) => Secret::new(format!("sqlite:{}", file.display())),
+            Err(message) => {
+                problems.add("database.url", message);
+                embedded()
+            }
+        },
+    };
+    let connections =
+        [("api_connections", raw.api_connections), ("engine_connections", raw.engine_connections)];
+    for (name, count) in connections {
+        if !(1..=1000).contains(&count) {
+            problems.add(format!("database.{name}"), "must be between 1 and 1000");
+        }
+    }
+    DatabaseConfig {
+        url,
+        listen: raw.listen,
+        api_connections: raw.api_connections,
+        engine_connections: raw.engine_connections,
+    }
+}
+
+fn judge_worker(raw: &raw::Worker, problems: &mut Problems) -> WorkerSettings {
+    if !(1..=1000).contains(&raw.concurrency) {
+        problems.add("worker.concurrency", "must be between 1 and 1000");
+    }
+    if raw.lease.0 < Duration::from_secs(1) {
+        problems.add("worker.lease", "must be at least \"1s\"");
+    }
+    if raw.heartbeat.0.is_zero() {
+        problems.add("worker.heartbeat", "must be longer than nothing, such as \"15s\"");
+    } else if raw.heartbeat.0 >= raw.lease.0 / 2 {
+        let message = "must be shorter than half of worker.lease, so that one lost renewal does no harm";
+        problems.add("worker.heartbeat", message);
+    }
+    if raw.poll_interval.0.is_zero() {
+        problems.add("worker.poll_interval", "must be longer than nothing, such as \"1s\"");
+    }
+    WorkerSettings {
+        concurrency: raw.concurrency,
+        lease: raw.lease.0,
+        heartbeat: raw.heartbeat.0,
+        poll_interval: raw.poll_interval.0,
+        shutdown_grace: raw.shutdown_grace.0,
+    }
+}
+
+fn judge_limits(raw: &raw::Limits, problems: &mut Problems) -> Limits {
+    if !(1..=1_000_000).contains(&raw.max_chunks_per_job) {
+        problems.add("limits.max_chunks_per_job", "must be between 1 and 1000000");
+    }
+    if raw.max_body_bytes == 0 {
+        problems.add("limits.max_body_bytes", "must be at least 1");
+    }
+    if raw.request_timeout.0.is_zero() {
+        problems.add("limits.request_timeout", "must be longer than nothing, such as \"30s\"");
+    }
+    Limits {
+        max_chunks_per_job: raw.max_chunks_per_job,
+        max_body_bytes: raw.max_body_bytes,
+        request_timeout: raw.request_timeout.0,
+    }
+}
+
+fn host(environment: &Environment) -> String {
+    let kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = environment.get("HOSTNAME").map(str::to_owned).or_else(kernel).unwrap_or_default();
+    if name.trim().is_empty() { "unknown".into() } else { name.trim().to_owned() }
+}

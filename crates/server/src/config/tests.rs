@@ -1,0 +1,369 @@
+//! The configuration as a whole: what is understood, and that everything wrong is said at once.
+
+use std::path::Path;
+use std::time::Duration;
+
+use outhaul_core::retry::Backoff;
+use outhaul_export::settings::{SourceUrl, StorageTarget};
+
+use super::*;
+
+fn load<const N: usize>(text: &str, variables: [(&str, &str); N]) -> Result<Config, Problems> {
+    let load = Load { file: None, insecure: false, environment: Environment::from(variables) };
+    Config::parse(text, Path::new("/etc/outhaul"), &load)
+}
+
+fn problems<const N: usize>(text: &str, variables: [(&str, &str); N]) -> Vec<String> {
+    match load(text, variables) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// The paths of all problems, in order of the text.
+fn paths(text: &str) -> Vec<String> {
+    let Err(problems) = load(text, []) else { return Vec::new() };
+    problems.iter().map(|problem| problem.path.clone()).collect()
+}
+
+#[test]
+fn nothing_at_all_is_the_embedded_default() {
+    let config = load("", []).unwrap();
+    assert_eq!(config.data_dir, Path::new("/etc/outhaul/outhaul-data"));
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.database.url.expose(), "sqlite:/etc/outhaul/outhaul-data/outhaul.db");
+    assert!(matches!(&config.export.storage.target,
+        StorageTarget::Local(path) if path == Path::new("/etc/outhaul/outhaul-data/files")));
+    assert_eq!(config.export.storage.base_path, "exports/");
+    assert_eq!(config.worker, WorkerSettings::default());
+    assert_eq!(config.limits.max_chunks_per_job, 10_000);
+    assert_eq!(config.store.idempotency_window, Duration::from_secs(86_400));
+    assert_eq!(config.retain_jobs, Duration::from_secs(30 * 86_400));
+    assert_eq!(config.export.reuse_window_days, 7);
+}
+
+#[test]
+fn the_example_of_the_design_is_understood() {
+    let text = r#"
+        data_dir = "outhaul-data"
+        [server]
+        listen = "127.0.0.1:8080"
+        [database]
+        url = "postgres://user:password@host/db"
+        listen = true
+        [storage]
+        url = "s3://bucket"
+        base_path = "exports/"
+        [delivery]
+        kind = "database"
+        work_queue = "job.chunk.work"
+        parking_queue = "job.chunk.parking"
+        window = 1000
+        [queue]
+        fairness_step = "100ms"
+        [worker]
+        concurrency = 8
+        lease = "60s"
+        heartbeat = "15s"
+        poll_interval = "1s"
+        [retry]
+        max_attempts = 5
+        backoff = { kind = "exponential", base = "1s", max = "5m", jitter = true }
+        [limits]
+        max_chunks_per_job = 10000
+        max_body_bytes = 2097152
+        [reuse]
+        window_days = 7
+        [idempotency]
+        window = "24h"
+        required = false
+        [retention]
+        jobs = "30d"
+        files = "never"
+        [auth]
+        mode = "none"
+        [sources.warehouse]
+        url = "postgres://reader@db/warehouse"
+        max_concurrent = 4
+        statement_timeout = "10m"
+        stall_timeout = "2m"
+        [datasets.positions]
+        default = true
+        source = "warehouse"
+        query = "select * from export_positions(:key, :effective_date)"
+    "#;
+    let config = load(text, []).unwrap();
+    assert!(config.export.datasets["positions"].default);
+    assert!(matches!(&config.export.sources["warehouse"].url, SourceUrl::Postgres(_)));
+    assert!(
+        matches!(&config.export.storage.target, StorageTarget::Object { url, .. } if url == "s3://bucket")
+    );
+}
+
+#[test]
+fn every_problem_is_listed_at_once() {
+    let text = r#"
+        [server]
+        listen = "8080"
+        [database]
+        url = "oracle://db"
+        [storage]
+        url = "ftp://files"
+        base_path = "../up"
+        [delivery]
+        kind = "rabbitmq"
+        [worker]
+        concurrency = 0
+        lease = "20s"
+        heartbeat = "10s"
+        poll_intervall = "1s"
+        [retry]
+        max_attempts = 0
+        backoff = { kind = "square", base = "5m", max = "1s", jiter = true }
+        [retention]
+        jobs = "1h"
+        files = "30d"
+        [auth]
+        mode = "jwt"
+        [sources.Crm]
+        url = "mysql://crm"
+        [sources.ledger]
+        max_concurrent = 0
+        [datasets.reports]
+        default = true
+        source = "nowhere"
+        [datasets.users]
+        default = true
+        source = "ledger"
+        query = "select 1"
+        timeout = "soon"
+        [reports.user_funds]
+        query = "select 1"
+        [job_types.SEND_EMAIL]
+        steps = []
+        [workers]
+        concurrency = 1
+    "#;
+    let mut found = paths(text);
+    found.sort();
+    let expected = [
+        "auth.mode",
+        "database.url",
+        "datasets",
+        "datasets.reports",
+        "datasets.reports.query",
+        "datasets.reports.source",
+        "datasets.users.timeout",
+        "delivery.kind",
+        "job_types",
+        "reports",
+        "retention.files",
+        "retention.jobs",
+        "retry.backoff.jiter",
+        "retry.backoff.kind",
+        "retry.backoff.max",
+        "retry.max_attempts",
+        "server.listen",
+        "sources.Crm",
+        "sources.Crm.url",
+        "sources.ledger.max_concurrent",
+        "sources.ledger.url",
+        "storage.base_path",
+        "storage.url",
+        "worker.concurrency",
+        "worker.heartbeat",
+        "worker.poll_intervall",
+        "workers",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn unknown_settings_get_a_hint() {
+    assert_eq!(
+        problems("[worker]\nconcurency = 3", []),
+        ["worker.concurency: is not a setting; did you mean `concurrency`?"]
+    );
+    assert_eq!(problems("[workr]", []), ["workr: is not a setting; did you mean `worker`?"]);
+    assert_eq!(problems("[schedules.nightly]", []), ["schedules: is not available yet"]);
+    assert_eq!(problems("", [("OUTHAUL__WORKER__CONCURENCY", "3")]).len(), 1);
+    assert_eq!(problems("", [("OUTHAUL__DATA_DIR__X", "3"), ("OUTHAUL____X", "3")]).len(), 2);
+}
+
+#[test]
+fn wrong_types_say_what_would_be_right() {
+    let found = problems("[worker]\nconcurrency = \"many\"\nlease = 60\n[database]\nlisten = 1", []);
+    assert_eq!(
+        found,
+        [
+            "database.listen: invalid type: integer `1`, expected true or false",
+            "worker.concurrency: is text, expected a whole number",
+            "worker.lease: is not a duration: write it in quotes, such as \"90s\"",
+        ]
+    );
+}
+
+#[test]
+fn the_environment_goes_over_the_file() {
+    let text = "[worker]\nconcurrency = 2\n[sources.warehouse]\nurl_file = \"gone\"";
+    let variables = [
+        ("OUTHAUL__WORKER__CONCURRENCY", "16"),
+        ("OUTHAUL__WORKER__POLL_INTERVAL", "2s"),
+        ("OUTHAUL__IDEMPOTENCY__REQUIRED", "true"),
+        ("OUTHAUL__SOURCES__WAREHOUSE__URL", "sqlite:w.db"),
+        ("OUTHAUL__DATA_DIR", "7"),
+        ("OUTHAUL__QUEUE__FAIRNESS_STEP", "0"),
+        ("OUTHAUL__RETRY__BACKOFF__KIND", "fixed"),
+        ("OUTHAUL__STORAGE__REGION", "12"),
+        ("OUTHAUL_SERVER", "http://elsewhere"),
+    ];
+    let config = load(text, variables).unwrap();
+    assert_eq!(config.worker.concurrency, 16);
+    assert_eq!(config.worker.poll_interval, Duration::from_secs(2));
+    assert!(config.idempotency_required);
+    assert_eq!(config.data_dir, Path::new("/etc/outhaul/7"));
+    assert_eq!(config.store.fairness_step, Duration::ZERO);
+    assert!(matches!(&config.export.sources["warehouse"].url,
+        SourceUrl::Sqlite(path) if path == Path::new("/etc/outhaul/w.db")));
+}
+
+#[test]
+fn secrets_come_from_files_and_variables_and_are_never_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pw"), "hunter2-file\n").unwrap();
+    let text = r#"
+        [database]
+        url = "postgres://u@h/db"
+        password_file = "pw"
+        [storage]
+        url = "s3://bucket"
+        access_key_id = "hunter2-id"
+        secret_access_key_env = "MY_KEY"
+        [sources.a]
+        url_env = "MY_URL"
+        [sources.b]
+        url = "postgres://u:hunter2-text@h/db"
+    "#;
+    let variables = [
+        ("MY_KEY", "hunter2-key"),
+        ("MY_URL", "postgres://u:hunter2-env@h/db"),
+        ("AWS_SESSION_TOKEN", "hunter2-token"),
+        ("AWS_ACCESS_KEY_ID", "other"),
+    ];
+    let load = Load { file: None, insecure: false, environment: Environment::from(variables) };
+    let config = Config::parse(text, folder.path(), &load).unwrap();
+    assert_eq!(config.database.url.expose(), "postgres://u:hunter2-file@h/db");
+    let StorageTarget::Object { options, .. } = &config.export.storage.target else {
+        panic!("not an object store")
+    };
+    assert_eq!(options["aws_secret_access_key"].expose(), "hunter2-key");
+    assert_eq!(options["aws_access_key_id"].expose(), "hunter2-id", "the file goes before the cloud's own");
+    assert_eq!(options["aws_session_token"].expose(), "hunter2-token");
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn problems_never_repeat_a_secret() {
+    let texts = [
+        "[database]\nurl = \"postgres://u:hunter2@",
+        "[database]\nurl = \"postgres://u:hunter2@:99999/db\"",
+        "[database]\nurl = \"hunter2\"",
+        "[database]\nurl = [\"hunter2\"]",
+        "[database]\npassword = \"hunter2\"\nurl = \"postgres://u:hunter2@h/db\"",
+        "[database]\nlisten = \"postgres://u:hunter2@h/db\"",
+        "[sources.a]\nurl = \"mysql://u:hunter2@h/db\"",
+        "[storage]\nsecret_access_key = { x = \"hunter2\" }",
+        "[sources.a]\nurl = \"sqlite:x\"\nurl_env = \"hunter2_is_only_a_name\"",
+    ];
+    for text in texts {
+        let found = problems(text, []);
+        assert!(!found.is_empty(), "{text}");
+        assert!(!found.join("\n").contains("hunter2"), "{found:?}");
+    }
+}
+
+#[test]
+fn missing_secrets_are_named_by_place() {
+    let text = "[database]\nurl_env = \"NOT_SET\"\n[sources.a]\nurl_file = \"no/such/file\"";
+    assert_eq!(paths(text), ["database.url_env", "sources.a.url_file"]);
+}
+
+#[test]
+fn relative_paths_belong_to_the_files_folder() {
+    let text = "data_dir = \"d\"\n[database]\nurl = \"sqlite:d/o.db\"\n[storage]\nurl = \"file:out\"\n\
+                [sources.a]\nurl = \"sqlite://s.db\"\n[sources.b]\nurl = \"sqlite:///abs/s.db\"";
+    let config = load(text, []).unwrap();
+    assert_eq!(config.data_dir, Path::new("/etc/outhaul/d"));
+    assert_eq!(config.database.url.expose(), "sqlite:/etc/outhaul/d/o.db");
+    assert!(matches!(&config.export.storage.target,
+        StorageTarget::Local(path) if path == Path::new("/etc/outhaul/out")));
+    let file = |name: &str| match &config.export.sources[name].url {
+        SourceUrl::Sqlite(path) => path.clone(),
+        SourceUrl::Postgres(_) => panic!("not SQLite"),
+    };
+    assert_eq!(file("a"), Path::new("/etc/outhaul/s.db"));
+    assert_eq!(file("b"), Path::new("/abs/s.db"));
+}
+
+#[test]
+fn a_file_is_found_by_flag_variable_or_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my.toml");
+    std::fs::write(&file, "[worker]\nconcurrency = 3").unwrap();
+    let by_flag = Load { file: Some(file.clone()), insecure: false, environment: Environment::default() };
+    assert_eq!(Config::load(&by_flag).unwrap().worker.concurrency, 3);
+    let name = file.to_str().unwrap();
+    let by_variable =
+        Load { file: None, insecure: false, environment: Environment::from([("OUTHAUL_CONFIG", name)]) };
+    assert_eq!(Config::load(&by_variable).unwrap().worker.concurrency, 3);
+    let gone =
+        Load { file: Some("no/such.toml".into()), insecure: false, environment: Environment::default() };
+    assert!(Config::load(&gone).unwrap_err().to_string().contains("no/such.toml cannot be read"));
+}
+
+#[test]
+fn other_machines_are_let_in_only_on_purpose() {
+    let text = "[server]\nlisten = \"0.0.0.0:8080\"";
+    assert_eq!(paths(text), ["server.listen"]);
+    let load = Load { file: None, insecure: true, environment: Environment::default() };
+    assert!(Config::parse(text, Path::new("/"), &load).is_ok());
+    assert!(paths("[server]\nlisten = \"[::1]:0\"").is_empty());
+    assert!(paths("[server]\nlisten = \"localhost:8080\"").is_empty());
+}
+
+#[test]
+fn a_datasets_retry_inherits_what_it_leaves_out() {
+    let text = r#"
+        [retry]
+        max_attempts = 9
+        backoff = { kind = "linear", base = "2s", max = "10s" }
+        [sources.a]
+        url = "sqlite:a.db"
+        [datasets.one]
+        source = "a"
+        query = "select 1"
+        retry = { backoff = { kind = "fixed", base = "3s" } }
+        [datasets.two]
+        source = "a"
+        query = "select 2"
+        retry.max_attempts = 2
+        timeout = "1h"
+    "#;
+    let config = load(text, []).unwrap();
+    let (one, two) = (&config.export.datasets["one"], &config.export.datasets["two"]);
+    assert_eq!(
+        (one.retry.max_attempts, &one.retry.backoff),
+        (9, &Backoff::Fixed { base: Duration::from_secs(3) })
+    );
+    let linear = Backoff::Linear { base: Duration::from_secs(2), max: Duration::from_secs(10) };
+    assert_eq!((two.retry.max_attempts, &two.retry.backoff), (2, &linear));
+    assert_eq!((one.timeout, two.timeout), (None, Some(Duration::from_secs(3600))));
+}
+
+#[test]
+fn what_is_not_toml_is_refused_with_its_line() {
+    let found = problems("[worker]\nconcurrency = = 3\n", []);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("line 2: the file is not TOML"), "{found:?}");
+}

@@ -1,0 +1,206 @@
+//! Wiring: from a configuration to a running process. Everything is opened before anything is served,
+//! and [`Running::stop`] ends it such that nothing is lost.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outhaul::{Engine, Instrumented, Registry, Stores};
+use outhaul_core::store::{Store, StoreError};
+use outhaul_delivery::DatabaseDelivery;
+use outhaul_export::storage::{Storage, StorageError};
+use outhaul_export::{ExportHandler, Exports};
+use outhaul_store::{OpenOptions, Opened};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{self, AppState};
+use crate::config::Config;
+use crate::metrics;
+use crate::roles::Roles;
+
+/// How long open requests may go on after a stop was asked for.
+const LAST_REQUESTS: Duration = Duration::from_secs(10);
+
+/// Why a process could not start. No message holds a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The engine's database.
+    #[error("the database cannot be used: {0}")]
+    Database(#[source] StoreError),
+    /// The place for files.
+    #[error("the storage cannot be used: {0}")]
+    Storage(#[source] StorageError),
+    /// Sources and datasets.
+    #[error("{0}")]
+    Exports(String),
+    /// The API's address.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] std::io::Error),
+    /// A folder of the embedded parts.
+    #[error("{0} cannot be made: {1}")]
+    Folder(String, #[source] std::io::Error),
+}
+
+/// A started process.
+pub struct Running {
+    addr: Option<SocketAddr>,
+    engine: Engine,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Where the API listens, if this process has one.
+    pub fn addr(&self) -> Option<SocketAddr> {
+        self.addr
+    }
+
+    /// Stops: no new requests, open ones are finished, running chunks are given back.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        let requests = async {
+            for task in self.tasks {
+                let abort = task.abort_handle();
+                if tokio::time::timeout(LAST_REQUESTS, task).await.is_err() {
+                    abort.abort();
+                    tracing::warn!("serve.requests_cut_off after {LAST_REQUESTS:?}");
+                }
+            }
+        };
+        tokio::join!(requests, self.engine.stop());
+    }
+}
+
+/// Opens the database as the configuration says.
+pub async fn open_database(config: &Config, migrate: bool) -> Result<Opened, StartError> {
+    if let Some(path) = config.database.url.expose().strip_prefix("sqlite:")
+        && let Some(folder) = std::path::Path::new(path).parent()
+    {
+        let cannot = |error| StartError::Folder(folder.display().to_string(), error);
+        std::fs::create_dir_all(folder).map_err(cannot)?;
+    }
+    let options = OpenOptions {
+        listen: config.database.listen,
+        migrate,
+        api_connections: config.database.api_connections,
+        engine_connections: config.database.engine_connections,
+    };
+    outhaul_store::open(&config.database.url, config.store, options).await.map_err(StartError::Database)
+}
+
+/// Starts everything that the roles ask for, and returns once it runs.
+pub async fn start(config: Config, roles: Roles) -> Result<Running, StartError> {
+    let metrics = metrics::install();
+    let opened = open_database(&config, true).await?;
+    let instrumented = |store: Arc<dyn Store>| -> Arc<dyn Store> { Arc::new(Instrumented::new(store)) };
+    let stores = Stores {
+        api: instrumented(opened.api),
+        engine: instrumented(opened.engine),
+        keeper: instrumented(opened.keeper),
+    };
+    let storage = Storage::open(&config.export.storage).map_err(StartError::Storage)?;
+    let exports = Exports::new(config.export.clone()).map_err(StartError::Exports)?;
+    let exports = Arc::new(exports);
+    let handler = ExportHandler::new(exports.clone(), storage.clone());
+    let registry = Registry::new().with(handler);
+    let delivery = DatabaseDelivery::start(stores.engine.clone());
+
+    // Before the engine: a taken port must not leave a worker behind that has claimed something.
+    let listener = match roles.api {
+        false => None,
+        true => {
+            let cannot = |error| StartError::Listen(config.listen, error);
+            Some(TcpListener::bind(config.listen).await.map_err(cannot)?)
+        }
+    };
+    let engine = Engine::start(stores.clone(), delivery.clone(), registry, config.engine(roles));
+    let engine = engine.await.map_err(StartError::Database)?;
+
+    let mut running = Running { addr: None, engine, stop: CancellationToken::new(), tasks: Vec::new() };
+    if let Some(handle) = metrics.clone() {
+        let stop = running.stop.clone();
+        running.tasks.push(tokio::spawn(async move {
+            stop.run_until_cancelled(metrics::keep_up(handle)).await;
+        }));
+    }
+    if let Some(listener) = listener {
+        let state = AppState {
+            store: stores.api,
+            delivery,
+            exports,
+            storage,
+            limits: config.limits,
+            idempotency_required: config.idempotency_required,
+            metrics,
+        };
+        let addr = listener.local_addr().map_err(|error| StartError::Listen(config.listen, error))?;
+        running.addr = Some(addr);
+        running.tasks.push(tokio::spawn(answer(listener, api::router(state), running.stop.clone())));
+        tracing::info!(%addr, "serve.listening on http://{addr}");
+    }
+    Ok(running)
+}
+
+async fn answer(listener: TcpListener, router: axum::Router, stop: CancellationToken) {
+    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await;
+    if let Err(error) = served {
+        tracing::error!(%error, "serve.ended");
+    }
+}
+
+/// Runs until SIGTERM or SIGINT, then stops; a second signal ends the process at once.
+pub async fn run(config: Config, roles: Roles) -> Result<(), StartError> {
+    // Before anything starts, so that no signal finds the process unprepared.
+    let signals = Signals::new();
+    let running = start(config, roles).await?;
+    signals.wait_then_stop(running).await;
+    Ok(())
+}
+
+/// The signals that ask a process to end.
+pub struct Signals {
+    #[cfg(unix)]
+    terminate: Option<tokio::signal::unix::Signal>,
+}
+
+impl Signals {
+    /// Starts catching them.
+    #[expect(clippy::new_without_default, reason = "it has an effect, which a default should not have")]
+    pub fn new() -> Self {
+        Self {
+            #[cfg(unix)]
+            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok(),
+        }
+    }
+
+    /// Waits for one.
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(terminate) = &mut self.terminate {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+        // Without a way to hear of it, the process can only be ended from outside.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits for a signal, then stops; a second one ends the process at once.
+    pub async fn wait_then_stop(mut self, running: Running) {
+        self.next().await;
+        tracing::info!("serve.stopping; a second signal ends the process at once");
+        tokio::select! {
+            () = running.stop() => tracing::info!("serve.stopped"),
+            () = self.next() => {
+                tracing::warn!("serve.ended_at_once; leases of running chunks will run out");
+                std::process::exit(130);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Opening a database by its URL: migrated, checked, with connections kept apart by purpose.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use outhaul_core::secret::Secret;
+use outhaul_core::store::{Store, StoreError, StoreResult, StoreSettings};
+
+use crate::postgres::{self, PostgresOptions};
+use crate::sqlite::SqliteStore;
+
+/// How a process uses the database.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Whether to listen for hints of other processes.
+    pub listen: bool,
+    /// Whether to bring the schema up to date; otherwise an old one is refused.
+    pub migrate: bool,
+    /// Connections for the API.
+    pub api_connections: u32,
+    /// Connections for claims, finishes and sweeps.
+    pub engine_connections: u32,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { listen: true, migrate: true, api_connections: 10, engine_connections: 8 }
+    }
+}
+
+/// One database, three sets of connections: slow exports can starve neither heartbeats nor the API.
+#[derive(Clone)]
+pub struct Opened {
+    /// For the API.
+    pub api: Arc<dyn Store>,
+    /// For claims, finishes and sweeps.
+    pub engine: Arc<dyn Store>,
+    /// For heartbeats, on a runtime of their own.
+    pub keeper: Arc<dyn Store>,
+}
+
+/// Opens `postgres://…` or `sqlite:<path>`.
+pub async fn open(url: &Secret, settings: StoreSettings, options: OpenOptions) -> StoreResult<Opened> {
+    if let Some(path) = url.expose().strip_prefix("sqlite:") {
+        let path = path.strip_prefix("//").unwrap_or(path);
+        // SQLite has one writer anyway: everyone shares it.
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(Path::new(path), settings).await?);
+        return Ok(Opened { api: store.clone(), engine: store.clone(), keeper: store });
+    }
+    if !["postgres://", "postgresql://"].iter().any(|scheme| url.expose().starts_with(scheme)) {
+        return Err(StoreError::Unsafe("database.url must start with postgres:// or sqlite:".into()));
+    }
+    let installation = postgres::migrate(url, options.migrate).await?;
+    let connect = |purpose, max_connections, test_before_use| -> StoreResult<Arc<dyn Store>> {
+        let options = PostgresOptions { max_connections, listen: options.listen, test_before_use, purpose };
+        Ok(Arc::new(postgres::connect(url, settings, installation.clone(), &options)?))
+    };
+    Ok(Opened {
+        api: connect("api", options.api_connections, true)?,
+        engine: connect("engine", options.engine_connections, false)?,
+        keeper: connect("keeper", 2, false)?,
+    })
+}

@@ -1,0 +1,95 @@
+//! Connecting: pools by purpose, and a refusal of servers that could lose acknowledged work.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outhaul_core::secret::Secret;
+use outhaul_core::store::{StoreError, StoreResult, StoreSettings};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::PostgresStore;
+use crate::error::from_sqlx;
+
+/// The oldest server whose SQL we use.
+const OLDEST_SERVER: i32 = 150_000;
+
+/// How one purpose connects.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// The most connections of this pool.
+    pub max_connections: u32,
+    /// Whether to listen for hints of other processes.
+    pub listen: bool,
+    /// Whether a pooled connection is tried before it is used: kinder to callers that do not retry,
+    /// one round trip dearer for those that do.
+    pub test_before_use: bool,
+    /// What the connection is for, as `application_name` shows it.
+    pub purpose: &'static str,
+}
+
+/// Opens a store on a migrated database. Connections are made when they are first needed, on the
+/// runtime that needs them; call it on a runtime.
+pub fn connect(
+    url: &Secret,
+    settings: StoreSettings,
+    installation: Arc<str>,
+    options: &PostgresOptions,
+) -> StoreResult<PostgresStore> {
+    let connect = connect_options(url, options.purpose)?;
+    let pool = PgPoolOptions::new()
+        .max_connections(options.max_connections)
+        .min_connections(0)
+        .acquire_timeout(Duration::from_secs(10))
+        .idle_timeout(Duration::from_secs(300))
+        .test_before_acquire(options.test_before_use)
+        .connect_lazy_with(connect.clone());
+    let listen = options.listen.then(|| Arc::new(connect));
+    Ok(PostgresStore { pool, settings, installation, listen, queue_keys: Arc::default() })
+}
+
+/// Reads the URL without ever showing it: an error of the parser may quote the password.
+pub(super) fn connect_options(url: &Secret, purpose: &str) -> StoreResult<PgConnectOptions> {
+    let options = PgConnectOptions::from_str(url.expose()).map_err(|_| {
+        StoreError::Unsafe("database.url is not a PostgreSQL URL: postgres://user:password@host/db".into())
+    })?;
+    Ok(options.application_name(&format!("outhaul {purpose}")))
+}
+
+/// Refuses servers that are too old, or that acknowledge commits before they are durable.
+pub(super) async fn refuse_unsafe(connection: &mut sqlx::PgConnection) -> StoreResult<()> {
+    let (version, fsync, commit): (i32, String, String) = sqlx::query_as(
+        "SELECT current_setting('server_version_num')::integer, current_setting('fsync'),
+                current_setting('synchronous_commit')",
+    )
+    .fetch_one(connection)
+    .await
+    .map_err(from_sqlx)?;
+    if version < OLDEST_SERVER {
+        return Err(StoreError::Unsafe(format!(
+            "PostgreSQL 15 or later is needed, this server is {}",
+            version / 10_000
+        )));
+    }
+    for (name, value) in [("fsync", fsync), ("synchronous_commit", commit)] {
+        if value == "off" {
+            return Err(StoreError::Unsafe(format!(
+                "the server has {name} = off, so it may lose what it acknowledged: turn it on"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the database answers and takes writes.
+pub(super) async fn ready(pool: &PgPool) -> StoreResult<()> {
+    let read_only: bool = sqlx::query_scalar("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
+        .fetch_one(pool)
+        .await
+        .map_err(from_sqlx)?;
+    if read_only {
+        return Err(StoreError::Unavailable("the database is read-only".into()));
+    }
+    Ok(())
+}

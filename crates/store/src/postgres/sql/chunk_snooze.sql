@@ -1,0 +1,13 @@
+WITH moved AS (
+    UPDATE job_chunk c
+    SET state = 'CREATED', attempt = c.attempt - 1, returned = 0, lost = 0, lease_until = NULL, worker_id = NULL,
+        run_at = clock_timestamp() + $3::interval
+    WHERE c.id = $1 AND c.fence = $2 AND c.state = 'RUNNING'
+    RETURNING c.job_id, c.started_at
+), begun AS (
+    UPDATE job j
+    SET status = 'IN_PROGRESS', version = j.version + 1, updated_at = clock_timestamp(), started_at = m.started_at
+    FROM moved m
+    WHERE j.id = m.job_id AND j.status = 'SUBMITTED'
+)
+SELECT EXISTS (SELECT FROM moved)

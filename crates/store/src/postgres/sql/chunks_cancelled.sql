@@ -1,0 +1,5 @@
+SELECT c.id, c.fence
+FROM unnest($1::bigint[], $2::bigint[]) AS a (id, fence)
+JOIN job_chunk c ON c.id = a.id AND c.fence = a.fence
+JOIN job j ON j.id = c.job_id
+WHERE j.status = 'CANCELLED' AND c.state = 'RUNNING'

@@ -1,0 +1,35 @@
+-- One statement for as many chunks as the worker has free slots. The job guard is a scalar subquery
+-- and the ids pass as an array, so that no statistics can turn either into a scan of the table.
+WITH want AS MATERIALIZED (
+    SELECT w.queue_id, LEAST(w.n, $4) AS n
+    FROM unnest($2::integer[], $3::integer[]) AS w (queue_id, n)
+    JOIN queue q ON q.id = w.queue_id
+    WHERE NOT q.paused
+), picked AS MATERIALIZED (
+    SELECT p.id, p.priority, p.turn
+    FROM want w
+    CROSS JOIN LATERAL (
+        SELECT c.id, c.priority, c.turn
+        FROM job_chunk c
+        WHERE c.queue_id = w.queue_id AND c.state = 'QUEUED'
+          AND (SELECT j.status FROM job j WHERE j.id = c.job_id) IN ('SUBMITTED', 'IN_PROGRESS')
+        ORDER BY c.priority DESC, c.turn, c.id
+        LIMIT w.n
+        FOR UPDATE SKIP LOCKED
+    ) p
+), chosen AS MATERIALIZED (
+    SELECT id FROM picked ORDER BY priority DESC, turn, id LIMIT $4
+), claimed AS (
+    UPDATE job_chunk c
+    SET state = 'RUNNING', attempt = c.attempt + 1, fence = c.fence + 1, worker_id = $1,
+        lease_until = clock_timestamp() + $5::interval,
+        started_at = COALESCE(c.started_at, clock_timestamp())
+    WHERE c.id = ANY (ARRAY(SELECT id FROM chosen)) AND c.state = 'QUEUED'
+    RETURNING c.id, c.job_id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost,
+              c.priority, c.turn, clock_timestamp() AS claimed_at
+)
+SELECT c.id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost, c.claimed_at,
+       j.job_id, j.job_type, j.dataset, j.owner, j.params, j.created_at AS submitted_at
+FROM claimed c
+JOIN job j ON j.id = c.job_id
+ORDER BY c.priority DESC, c.turn, c.id

@@ -1,0 +1,6 @@
+SELECT c.id, c.fence, c.attempt, j.job_type, j.dataset, j.status = 'CANCELLED' AS cancelled
+FROM job_chunk c
+JOIN job j ON j.id = c.job_id
+WHERE c.state = 'RUNNING' AND c.lease_until < clock_timestamp()
+ORDER BY c.id
+LIMIT $1

@@ -1,0 +1,60 @@
+-- Failures of many chunks. A chunk of a CANCELLED job is recorded as CANCELLED. The job's row is
+-- written only when something about it changes.
+WITH input AS MATERIALIZED (
+    SELECT *
+    FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::interval[], $5::text[])
+         AS i (id, fence, expired, retry_in, cause)
+), locked AS MATERIALIZED (
+    SELECT c.id, c.job_id, c.started_at, c.key, c.effective_date, c.chunk_key,
+           CASE
+               WHEN (SELECT j.status FROM job j WHERE j.id = c.job_id) = 'CANCELLED' THEN 'CANCELLED'
+               WHEN i.retry_in IS NULL THEN 'DEAD'
+               ELSE 'RETRY' END AS state
+    FROM job_chunk c
+    JOIN input i ON i.id = c.id AND i.fence = c.fence
+    WHERE c.state = 'RUNNING' AND (NOT i.expired OR c.lease_until < clock_timestamp())
+    ORDER BY c.id
+    FOR UPDATE OF c
+), moved AS (
+    UPDATE job_chunk c
+    SET state = l.state, returned = 0, lost = CASE WHEN i.expired THEN c.lost + 1 ELSE 0 END,
+        lease_until = NULL, worker_id = NULL, error_message = i.cause,
+        run_at = CASE WHEN l.state = 'RETRY' THEN clock_timestamp() + i.retry_in END,
+        completed_at = CASE WHEN l.state <> 'RETRY' THEN clock_timestamp() END
+    FROM locked l
+    JOIN input i ON i.id = l.id
+    WHERE c.id = l.id
+    RETURNING c.id, c.fence, c.job_id, c.state, l.started_at, i.cause,
+              CASE
+                  WHEN l.key IS NULL THEN 'chunk=' || l.chunk_key
+                  ELSE 'key=' || l.key || ' date=' || to_char(l.effective_date, 'YYYY-MM-DD') END AS name
+), changed AS MATERIALIZED (
+    SELECT m.job_id, (count(*) FILTER (WHERE m.state = 'DEAD'))::integer AS failed,
+           (count(*) FILTER (WHERE m.state = 'CANCELLED'))::integer AS cancelled, min(m.started_at) AS started_at,
+           min('Chunk failed after retries: ' || m.name || ': ' || m.cause) FILTER (WHERE m.state = 'DEAD') AS error
+    FROM moved m
+    GROUP BY m.job_id
+), jobs AS MATERIALIZED (
+    SELECT j.id
+    FROM job j
+    JOIN changed g ON g.job_id = j.id
+    WHERE j.status = 'SUBMITTED' OR g.failed > 0 OR g.cancelled > 0
+    ORDER BY j.id
+    FOR UPDATE OF j
+), counted AS (
+    UPDATE job j
+    SET failed = j.failed + g.failed, cancelled = j.cancelled + g.cancelled, version = j.version + 1,
+        updated_at = clock_timestamp(), started_at = LEAST(j.started_at, g.started_at),
+        error_message = COALESCE(j.error_message, g.error),
+        status = CASE
+            WHEN j.status NOT IN ('SUBMITTED', 'IN_PROGRESS') THEN j.status
+            WHEN g.failed > 0 AND j.on_failure = 'stop' THEN 'FAILED'
+            WHEN j.done + j.failed + g.failed + j.cancelled + g.cancelled = j.total THEN 'FAILED'
+            ELSE 'IN_PROGRESS' END,
+        completed_at = CASE
+            WHEN j.done + j.failed + g.failed + j.cancelled + g.cancelled = j.total THEN clock_timestamp()
+            ELSE j.completed_at END
+    FROM changed g
+    WHERE j.id = g.job_id AND j.id = ANY (ARRAY(SELECT id FROM jobs))
+)
+SELECT id, fence, state FROM moved

@@ -1,0 +1,27 @@
+WITH locked AS MATERIALIZED (
+    SELECT c.id
+    FROM job_chunk c
+    JOIN unnest($1::bigint[], $2::bigint[]) AS a (id, fence) ON a.id = c.id AND a.fence = c.fence
+    WHERE c.state = 'RUNNING' AND c.returned < $3
+    ORDER BY c.id
+    FOR UPDATE OF c
+), moved AS (
+    UPDATE job_chunk c
+    SET state = 'QUEUED', attempt = c.attempt - 1, returned = c.returned + 1, lease_until = NULL, worker_id = NULL
+    WHERE c.id = ANY (ARRAY(SELECT id FROM locked))
+    RETURNING c.id, c.fence, c.job_id, c.started_at
+), gained AS MATERIALIZED (
+    SELECT job_id, min(started_at) AS started_at FROM moved GROUP BY job_id
+), jobs AS MATERIALIZED (
+    SELECT j.id
+    FROM job j
+    WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) AND j.status = 'SUBMITTED'
+    ORDER BY j.id
+    FOR UPDATE
+), begun AS (
+    UPDATE job j
+    SET status = 'IN_PROGRESS', version = j.version + 1, updated_at = clock_timestamp(), started_at = g.started_at
+    FROM gained g
+    WHERE j.id = g.job_id AND j.id = ANY (ARRAY(SELECT id FROM jobs)) AND j.status = 'SUBMITTED'
+)
+SELECT id, fence FROM moved

@@ -1,0 +1,24 @@
+WITH cancelled AS MATERIALIZED (
+    SELECT j.id FROM job j WHERE j.completed_at IS NULL AND j.status = 'CANCELLED'
+), picked AS MATERIALIZED (
+    SELECT c.id
+    FROM job_chunk c
+    WHERE c.job_id = ANY (ARRAY(SELECT id FROM cancelled)) AND c.state IN ('CREATED', 'QUEUED', 'RETRY')
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+), moved AS (
+    UPDATE job_chunk c
+    SET state = 'CANCELLED', held = false, completed_at = clock_timestamp()
+    WHERE c.id = ANY (ARRAY(SELECT id FROM picked))
+    RETURNING c.job_id
+), gained AS MATERIALIZED (
+    SELECT job_id, count(*)::integer AS cancelled FROM moved GROUP BY job_id
+), jobs AS MATERIALIZED (
+    SELECT j.id FROM job j WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) ORDER BY j.id FOR UPDATE
+), counted AS (
+    UPDATE job j
+    SET cancelled = j.cancelled + g.cancelled, version = j.version + 1, updated_at = clock_timestamp()
+    FROM gained g
+    WHERE j.id = g.job_id AND j.id = ANY (ARRAY(SELECT id FROM jobs))
+)
+SELECT count(*) FROM moved

@@ -1,0 +1,13 @@
+WITH due AS MATERIALIZED (
+    SELECT c.id
+    FROM job_chunk c
+    WHERE c.state IN ('CREATED', 'RETRY') AND NOT c.held AND c.waits_for = 0 AND c.run_at <= now()
+      AND EXISTS (SELECT FROM job j
+                  WHERE j.id = c.job_id AND j.waits_for = 0 AND j.status IN ('SUBMITTED', 'IN_PROGRESS'))
+    ORDER BY c.run_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE job_chunk c
+SET state = 'QUEUED', run_at = NULL, turn = COALESCE(c.turn, now() + c.position * $2::interval)
+WHERE c.id = ANY (ARRAY(SELECT id FROM due)) AND c.state IN ('CREATED', 'RETRY')

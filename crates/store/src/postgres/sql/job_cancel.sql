@@ -1,0 +1,10 @@
+-- Writes the job's row only; its chunks follow in sweeps.
+WITH cancelled AS (
+    UPDATE job
+    SET status = 'CANCELLED', version = version + 1, updated_at = now()
+    WHERE job_id = $1 AND status IN ('SUBMITTED', 'IN_PROGRESS') AND pruned_at IS NULL
+    RETURNING status
+)
+SELECT status FROM cancelled
+UNION ALL
+SELECT status FROM job WHERE job_id = $1 AND pruned_at IS NULL AND NOT EXISTS (SELECT FROM cancelled)

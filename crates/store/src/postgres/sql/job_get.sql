@@ -1,0 +1,1 @@
+SELECT * FROM job_view WHERE job_id = $1

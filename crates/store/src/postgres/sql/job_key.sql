@@ -1,0 +1,1 @@
+SELECT id FROM job WHERE job_id = $1 AND pruned_at IS NULL

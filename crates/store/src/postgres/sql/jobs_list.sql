@@ -1,0 +1,12 @@
+-- `stored_status` lets the index choose; `status` is what is shown.
+SELECT *
+FROM job_view
+WHERE ($1::text IS NULL OR (status = $1 AND stored_status = ANY ($2::text[])))
+  AND ($3::text IS NULL OR job_type = $3)
+  AND ($4::text IS NULL OR dataset = $4)
+  AND ($5::text IS NULL OR owner = $5)
+  AND ($6::timestamptz IS NULL OR created_at >= $6)
+  AND ($7::timestamptz IS NULL OR created_at < $7)
+  AND ($8::bigint IS NULL OR id < $8)
+ORDER BY id DESC
+LIMIT $9

@@ -1,0 +1,3 @@
+DELETE FROM job j
+WHERE j.pruned_at IS NOT NULL
+  AND NOT EXISTS (SELECT FROM job_chunk c WHERE c.job_id = j.id)

@@ -1,0 +1,10 @@
+WITH victims AS MATERIALIZED (
+    SELECT c.id
+    FROM job_chunk c
+    WHERE c.job_id = ANY (ARRAY(
+        SELECT j.id FROM job j WHERE j.pruned_at IS NOT NULL LIMIT $1))
+    LIMIT $1
+), files AS (
+    DELETE FROM chunk_file WHERE chunk_id = ANY (ARRAY(SELECT id FROM victims))
+)
+DELETE FROM job_chunk WHERE id = ANY (ARRAY(SELECT id FROM victims))

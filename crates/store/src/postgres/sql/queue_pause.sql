@@ -1,0 +1,1 @@
+UPDATE queue SET paused = $2 WHERE name = $1

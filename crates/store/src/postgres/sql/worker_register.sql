@@ -1,0 +1,1 @@
+INSERT INTO worker (host, roles, concurrency) VALUES ($1, $2, $3) RETURNING id

@@ -1,0 +1,83 @@
+//! Sweeps: guarded, batched, harmless in any number of processes at once.
+
+use std::time::Duration;
+
+use outhaul_core::id::{ChunkId, Lease};
+use outhaul_core::store::{Staged, StoreError, StoreResult};
+use outhaul_core::worker::ExpiredChunk;
+
+use super::PostgresStore;
+use super::row::interval;
+use crate::error::from_sqlx;
+
+impl PostgresStore {
+    pub(super) async fn stage(&self, limit: u32) -> StoreResult<Staged> {
+        let (limit, step) = (i64::from(limit), interval(self.settings.fairness_step));
+        let queued = sqlx::query(include_str!("sql/chunks_stage_queue.sql")).bind(limit).bind(step);
+        let queued = queued.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        let held = sqlx::query(include_str!("sql/chunks_stage_hold.sql")).bind(limit);
+        let held = held.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        let cancelled: i64 = sqlx::query_scalar(include_str!("sql/chunks_stage_cancel.sql"))
+            .bind(limit)
+            .fetch_one(&self.pool)
+            .await
+            .map_err(from_sqlx)?;
+        let settled = sqlx::query(include_str!("sql/chunks_stage_settle.sql")).bind(limit);
+        let settled = settled.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        Ok(Staged { queued, held, cancelled: cancelled.unsigned_abs(), settled })
+    }
+
+    pub(super) async fn expired(&self, limit: u32) -> StoreResult<Vec<ExpiredChunk>> {
+        let rows: Vec<(i64, i64, i32, String, Option<String>, bool)> =
+            sqlx::query_as(include_str!("sql/chunks_expired.sql"))
+                .bind(i64::from(limit))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(from_sqlx)?;
+        let expired = |(id, fence, attempt, job_type, dataset, cancelled): (i64, i64, i32, _, _, _)| ExpiredChunk {
+            lease: Lease { chunk: ChunkId(id), fence },
+            job_type,
+            dataset,
+            attempt: attempt.unsigned_abs(),
+            cancelled,
+        };
+        Ok(rows.into_iter().map(expired).collect())
+    }
+
+    pub(super) async fn repair_counts(&self, quiet: Duration, limit: u32) -> StoreResult<u64> {
+        let pool = self.pool.clone();
+        let work = tokio::spawn(async move {
+            let mut tx = pool.begin().await.map_err(from_sqlx)?;
+            let locked: Vec<i64> = sqlx::query_scalar(include_str!("sql/counts_repair_lock.sql"))
+                .bind(interval(quiet))
+                .bind(i64::from(limit))
+                .fetch_all(&mut *tx)
+                .await
+                .map_err(from_sqlx)?;
+            if locked.is_empty() {
+                return Ok(0);
+            }
+            let repaired: i64 = sqlx::query_scalar(include_str!("sql/counts_repair.sql"))
+                .bind(locked)
+                .fetch_one(&mut *tx)
+                .await
+                .map_err(from_sqlx)?;
+            tx.commit().await.map_err(from_sqlx)?;
+            Ok(repaired.unsigned_abs())
+        });
+        work.await.map_err(|error| StoreError::Refused(error.into()))?
+    }
+
+    pub(super) async fn prune_jobs(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
+        let limit = i64::from(limit);
+        let mark = sqlx::query(include_str!("sql/jobs_prune_mark.sql")).bind(interval(keep)).bind(limit);
+        mark.execute(&self.pool).await.map_err(from_sqlx)?;
+        let chunks = sqlx::query(include_str!("sql/jobs_prune_chunks.sql")).bind(limit);
+        let chunks = chunks.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        let jobs = sqlx::query(include_str!("sql/jobs_prune.sql"));
+        let jobs = jobs.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        let workers = sqlx::query(include_str!("sql/workers_prune.sql"));
+        workers.execute(&self.pool).await.map_err(from_sqlx)?;
+        Ok(chunks + jobs)
+    }
+}

@@ -1,0 +1,191 @@
+//! Jobs as people handle them: read, list, cancel, redrive.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use outhaul_core::id::JobId;
+use outhaul_core::job::{Counts, Job, JobStatus, OnFailure};
+use outhaul_core::store::{Cancelled, JobFilter, Page, Redriven, StoreResult};
+use sqlx::types::Json;
+use sqlx::{Executor, Sqlite};
+
+use super::SqliteStore;
+use super::convert::{refused, time, word};
+
+#[derive(sqlx::FromRow)]
+struct JobRow {
+    id: i64,
+    job_id: String,
+    job_type: String,
+    dataset: Option<String>,
+    owner: String,
+    status: String,
+    on_failure: String,
+    priority: u8,
+    labels: Json<BTreeMap<String, String>>,
+    base_path: Option<String>,
+    error_message: Option<String>,
+    total: i64,
+    running: i64,
+    done: i64,
+    failed: i64,
+    cancelled: i64,
+    reused: i64,
+    rows: i64,
+    bytes: i64,
+    version: i64,
+    run_at: Option<i64>,
+    created_at: i64,
+    updated_at: i64,
+    started_at: Option<i64>,
+    completed_at: Option<i64>,
+}
+
+impl JobRow {
+    fn into_job(self) -> StoreResult<Job> {
+        // Claims never touch the job row, so the first claim shows only here.
+        let status = match word(JobStatus::parse(&self.status), &self.status)? {
+            JobStatus::Submitted if self.running > 0 => JobStatus::InProgress,
+            stored => stored,
+        };
+        Ok(Job {
+            job_id: JobId::from_store(self.job_id),
+            job_type: self.job_type,
+            dataset: self.dataset,
+            owner: self.owner,
+            status,
+            on_failure: word(OnFailure::parse(&self.on_failure), &self.on_failure)?,
+            priority: self.priority,
+            labels: self.labels.0,
+            base_path: self.base_path,
+            error_message: self.error_message,
+            counts: Counts {
+                total: self.total,
+                running: self.running,
+                done: self.done,
+                failed: self.failed,
+                cancelled: self.cancelled,
+                reused: self.reused,
+                rows: self.rows,
+                bytes: self.bytes,
+            },
+            version: self.version,
+            run_at: self.run_at.map(time),
+            created_at: time(self.created_at),
+            updated_at: time(self.updated_at),
+            started_at: self.started_at.map(time),
+            completed_at: self.completed_at.map(time),
+        })
+    }
+}
+
+/// One job, as `connection` sees it.
+pub(super) async fn get(
+    connection: impl Executor<'_, Database = Sqlite>,
+    job_id: &str,
+) -> StoreResult<Option<Job>> {
+    let row: Option<JobRow> = sqlx::query_as(include_str!("sql/job_get.sql"))
+        .bind(job_id)
+        .fetch_optional(connection)
+        .await
+        .map_err(refused)?;
+    row.map(JobRow::into_job).transpose()
+}
+
+pub(super) async fn list(store: &SqliteStore, filter: &JobFilter) -> StoreResult<Page<Job, i64>> {
+    let moment = |at: Option<DateTime<Utc>>| at.map(|at| at.timestamp_micros());
+    let mut rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_list.sql"))
+        .bind(filter.status.map(JobStatus::as_str))
+        .bind(&filter.job_type)
+        .bind(&filter.dataset)
+        .bind(&filter.owner)
+        .bind(moment(filter.created_after))
+        .bind(moment(filter.created_before))
+        .bind(filter.before)
+        .bind(i64::from(filter.limit) + 1)
+        .fetch_all(store.reader())
+        .await
+        .map_err(refused)?;
+    let more = rows.len() > filter.limit as usize;
+    rows.truncate(filter.limit as usize);
+    let next = rows.last().filter(|_| more).map(|last| last.id);
+    Ok(Page { items: rows.into_iter().map(JobRow::into_job).collect::<StoreResult<_>>()?, next })
+}
+
+pub(super) async fn cancel(store: &SqliteStore, job_id: &JobId) -> StoreResult<Cancelled> {
+    let job_id = job_id.clone();
+    store
+        .write(move |write| {
+            Box::pin(async move {
+                let now = write.now;
+                let done = sqlx::query(include_str!("sql/job_cancel.sql"))
+                    .bind(job_id.as_str())
+                    .bind(now)
+                    .execute(write.connection())
+                    .await
+                    .map_err(refused)?;
+                if done.rows_affected() > 0 {
+                    return Ok(Cancelled::Yes);
+                }
+                Ok(match status(write.connection(), &job_id).await? {
+                    None => Cancelled::Unknown,
+                    Some((_, JobStatus::Cancelled)) => Cancelled::Yes,
+                    Some((_, ended)) => Cancelled::TooLate(ended),
+                })
+            })
+        })
+        .await
+}
+
+pub(super) async fn redrive(store: &SqliteStore, job_id: &JobId) -> StoreResult<Redriven> {
+    let job_id = job_id.clone();
+    store
+        .write(move |write| {
+            Box::pin(async move {
+                let (now, step) = (write.now, write.fairness_step());
+                let Some((job, status)) = status(write.connection(), &job_id).await? else {
+                    return Ok(Redriven::Unknown);
+                };
+                if !matches!(status, JobStatus::Failed | JobStatus::InProgress) {
+                    return Ok(Redriven::Nothing);
+                }
+                let (dead, held): (i64, i64) = sqlx::query_as(include_str!("sql/job_redrive_count.sql"))
+                    .bind(job)
+                    .fetch_one(write.connection())
+                    .await
+                    .map_err(refused)?;
+                if dead + held == 0 {
+                    return Ok(Redriven::Nothing);
+                }
+                sqlx::query(include_str!("sql/job_redrive_chunks.sql"))
+                    .bind(job)
+                    .bind(now)
+                    .bind(step)
+                    .execute(write.connection())
+                    .await
+                    .map_err(refused)?;
+                sqlx::query(include_str!("sql/job_redrive.sql"))
+                    .bind(job)
+                    .bind(dead)
+                    .bind(now)
+                    .execute(write.connection())
+                    .await
+                    .map_err(refused)?;
+                Ok(Redriven::Yes(dead + held))
+            })
+        })
+        .await
+}
+
+/// A job's internal key and stored status.
+async fn status(
+    connection: impl Executor<'_, Database = Sqlite>,
+    job_id: &JobId,
+) -> StoreResult<Option<(i64, JobStatus)>> {
+    let row: Option<(i64, String)> = sqlx::query_as(include_str!("sql/job_status.sql"))
+        .bind(job_id.as_str())
+        .fetch_optional(connection)
+        .await
+        .map_err(refused)?;
+    row.map(|(id, text)| Ok((id, word(JobStatus::parse(&text), &text)?))).transpose()
+}

@@ -1,0 +1,256 @@
+//! The embedded store: one SQLite file, served by one process.
+//!
+//! Every write runs in `BEGIN IMMEDIATE` on one connection, so a verb that reads and then writes sees
+//! nothing move in between; reads have connections of their own. SQL is in `sql/`, named after the verbs.
+
+mod chunk;
+mod connect;
+mod convert;
+mod counts;
+mod file;
+mod finish;
+mod job;
+mod outcome;
+mod queue;
+mod submit;
+mod sweep;
+mod transaction;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::NaiveDate;
+use futures::stream::BoxStream;
+use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
+use outhaul_core::job::{ChunkRow, Job, NewJob};
+use outhaul_core::queue::{QueueRow, QueueSpec};
+use outhaul_core::state::ChunkStatus;
+use outhaul_core::store::{
+    Cancelled, JobFilter, Page, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
+};
+use outhaul_core::worker::{
+    Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
+};
+use sqlx::SqlitePool;
+
+pub use connect::open;
+
+/// A SQLite database that this process serves; clones share it. The lock is given back with the last.
+#[derive(Clone)]
+pub struct SqliteStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    writer: SqlitePool,
+    reader: SqlitePool,
+    settings: StoreSettings,
+    installation: String,
+    _lock: File,
+}
+
+impl SqliteStore {
+    fn reader(&self) -> &SqlitePool {
+        &self.inner.reader
+    }
+
+    /// Closes the connections, waiting for calls under way; later calls are refused as unavailable.
+    /// Another process may open the database once every clone is dropped.
+    pub async fn close(&self) {
+        self.inner.reader.close().await;
+        self.inner.writer.close().await;
+    }
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("installation", &self.inner.installation).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn ready(&self) -> StoreResult<()> {
+        transaction::ready(self).await
+    }
+
+    fn installation(&self) -> &str {
+        &self.inner.installation
+    }
+
+    async fn wakeups(&self) -> StoreResult<Option<BoxStream<'static, ()>>> {
+        Ok(None)
+    }
+
+    async fn wake_others(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
+    async fn job_submit(&self, job: NewJob) -> StoreResult<Submitted> {
+        submit::submit(self, job).await
+    }
+
+    async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>> {
+        job::get(self.reader(), job_id.as_str()).await
+    }
+
+    async fn jobs_list(&self, filter: &JobFilter) -> StoreResult<Page<Job, i64>> {
+        job::list(self, filter).await
+    }
+
+    async fn chunks_list(
+        &self,
+        job_id: &JobId,
+        status: Option<ChunkStatus>,
+        after: Option<&str>,
+        limit: u32,
+    ) -> StoreResult<Page<ChunkRow, String>> {
+        chunk::list(self, job_id, status, after, limit).await
+    }
+
+    async fn files_list(
+        &self,
+        job_id: &JobId,
+        after: Option<&str>,
+        limit: u32,
+    ) -> StoreResult<Page<ManifestRow, String>> {
+        file::list(self, job_id, after, limit).await
+    }
+
+    async fn file_get(&self, job_id: &JobId, file: ChunkId) -> StoreResult<Option<ManifestRow>> {
+        file::get(self, job_id, file).await
+    }
+
+    async fn files_recorded(
+        &self,
+        dataset: &str,
+        scope: &str,
+        variant: &str,
+        wanted: &[(String, NaiveDate)],
+    ) -> StoreResult<Vec<(FileIdentity, FileRecord)>> {
+        file::recorded(self, dataset, scope, variant, wanted).await
+    }
+
+    async fn job_cancel(&self, job_id: &JobId) -> StoreResult<Cancelled> {
+        job::cancel(self, job_id).await
+    }
+
+    async fn job_redrive(&self, job_id: &JobId) -> StoreResult<Redriven> {
+        job::redrive(self, job_id).await
+    }
+
+    async fn queues_sync(&self, queues: &[QueueSpec]) -> StoreResult<BTreeMap<String, QueueId>> {
+        queue::sync(self, queues).await
+    }
+
+    async fn queues_list(&self) -> StoreResult<Vec<QueueRow>> {
+        queue::list(self).await
+    }
+
+    async fn queue_pause(&self, name: &str, paused: bool) -> StoreResult<bool> {
+        queue::pause(self, name, paused).await
+    }
+
+    async fn slots_take(&self, worker: WorkerId, queue: QueueId, count: u32) -> StoreResult<Vec<Slot>> {
+        queue::slots_take(self, worker, queue, count).await
+    }
+
+    async fn slots_release(&self, worker: WorkerId, slots: &[Slot]) -> StoreResult<()> {
+        queue::slots_release(self, worker, slots).await
+    }
+
+    async fn worker_register(&self, worker: &NewWorker) -> StoreResult<WorkerId> {
+        worker::register(self, worker).await
+    }
+
+    async fn worker_leave(&self, worker: WorkerId) -> StoreResult<()> {
+        worker::leave(self, worker).await
+    }
+
+    async fn workers_list(&self, within: Duration) -> StoreResult<Vec<WorkerRow>> {
+        worker::list(self, within).await
+    }
+
+    async fn chunks_claim(
+        &self,
+        worker: WorkerId,
+        wants: &[Want],
+        total: u32,
+    ) -> StoreResult<Vec<ClaimedChunk>> {
+        chunk::claim(self, worker, wants, total).await
+    }
+
+    async fn chunks_heartbeat(
+        &self,
+        worker: WorkerId,
+        leases: &[Lease],
+        slots: &[Slot],
+    ) -> StoreResult<Beat> {
+        worker::heartbeat(self, worker, leases, slots).await
+    }
+
+    async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        chunk::cancelled(self, leases).await
+    }
+
+    async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool> {
+        chunk::may_publish(self, lease).await
+    }
+
+    async fn chunks_finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>> {
+        finish::finish(self, finishes).await
+    }
+
+    async fn chunks_fail(&self, failures: &[Failure]) -> StoreResult<Vec<Settled>> {
+        outcome::fail(self, failures).await
+    }
+
+    async fn chunks_return(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        outcome::give_back(self, leases).await
+    }
+
+    async fn chunk_snooze(&self, lease: Lease, wait: Duration) -> StoreResult<bool> {
+        outcome::snooze(self, lease, wait).await
+    }
+
+    async fn chunks_cancel(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        outcome::cancel(self, leases).await
+    }
+
+    async fn file_begin(&self, begin: &FileBegin) -> StoreResult<FileBegun> {
+        file::begin(self, begin).await
+    }
+
+    async fn file_upload(&self, lease: Lease, identity: &FileIdentity, upload: &Upload) -> StoreResult<bool> {
+        file::upload(self, lease, identity, upload).await
+    }
+
+    async fn files_leftover(&self, limit: u32) -> StoreResult<Vec<Leftover>> {
+        file::leftover(self, limit).await
+    }
+
+    async fn file_leftover_removed(&self, leftover: &Leftover) -> StoreResult<()> {
+        file::leftover_removed(self, leftover).await
+    }
+
+    async fn chunks_stage(&self, limit: u32) -> StoreResult<Staged> {
+        sweep::stage(self, limit).await
+    }
+
+    async fn chunks_expired(&self, limit: u32) -> StoreResult<Vec<ExpiredChunk>> {
+        sweep::expired(self, limit).await
+    }
+
+    async fn counts_repair(&self, quiet: Duration, limit: u32) -> StoreResult<u64> {
+        sweep::repair(self, quiet, limit).await
+    }
+
+    async fn jobs_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
+        sweep::prune(self, keep, limit).await
+    }
+}

@@ -1,0 +1,10 @@
+-- ?1 job id, ?2 [state, …] or null, ?3 after this chunk key, ?4 limit
+SELECT c.id, c.chunk_key, c.key, c.effective_date, c.state, c.error_message, c.started_at, c.completed_at,
+       f.path, f.rows, f.bytes, f.sha256, f.etag, f.format, f.reused, f.reason, f.generated_at, f.generation
+FROM job_chunk AS c
+LEFT JOIN chunk_file AS f ON f.chunk_id = c.id
+WHERE c.job_id = (SELECT j.id FROM job AS j WHERE j.job_id = ?1)
+  AND c.chunk_key > coalesce(?3, '')
+  AND (?2 IS NULL OR c.state IN (SELECT value FROM json_each(?2)))
+ORDER BY c.chunk_key
+LIMIT ?4

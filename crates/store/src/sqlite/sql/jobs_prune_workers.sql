@@ -1,0 +1,2 @@
+-- ?1 last seen before
+DELETE FROM worker WHERE last_seen_at < ?1

@@ -1,0 +1,2 @@
+-- ?1 worker
+DELETE FROM worker WHERE id = ?1

@@ -1,0 +1,326 @@
+//! What every case uses: a fresh store with a queue and a worker, short words for common acts, and
+//! checks that hold after any of them.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chrono::NaiveDate;
+use outhaul_core::clock;
+use outhaul_core::id::{JobId, Lease, QueueId, WorkerId};
+use outhaul_core::job::{EXPORT, Idempotency, Job, NewChunk, NewJob, OnFailure};
+use outhaul_core::queue::QueueSpec;
+use outhaul_core::state::ChunkState;
+use outhaul_core::store::{Staged, Store, StoreSettings, Submitted};
+use outhaul_core::worker::{ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Want};
+use tokio::task::{JoinError, JoinSet};
+
+use super::{Fixture, Probe};
+
+/// The queue of most cases; it has no budget.
+pub(super) const QUEUE: &str = "source:warehouse";
+/// A second one.
+pub(super) const MAIL: &str = "job:MAIL";
+
+/// Long enough never to run out in a case.
+pub(super) const LONG: Duration = Duration::from_secs(3600);
+
+/// What cases use unless they say otherwise.
+pub(super) const SETTINGS: StoreSettings = StoreSettings {
+    lease: LONG,
+    fairness_step: Duration::from_millis(100),
+    idempotency_window: Duration::from_secs(24 * 3600),
+};
+
+/// Leases that run out while a case looks on.
+pub(super) const SHORT_LEASE: StoreSettings = StoreSettings { lease: Duration::from_millis(20), ..SETTINGS };
+
+type Make = dyn Fn(StoreSettings) -> Pin<Box<dyn Future<Output = Fixture> + Send>> + Send + Sync;
+
+/// What a case starts from.
+#[derive(Clone)]
+pub(super) struct Kit {
+    make: Arc<Make>,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Kit {
+    pub(super) fn new<F>(make: F) -> Self
+    where
+        F: Fn(StoreSettings) -> Pin<Box<dyn Future<Output = Fixture> + Send>> + Send + Sync + 'static,
+    {
+        Self { make: Arc::new(make), notes: Arc::default() }
+    }
+
+    /// The same, with notes of its own.
+    pub(super) fn for_case(&self) -> Self {
+        Self { make: self.make.clone(), notes: Arc::default() }
+    }
+
+    /// A fresh store on a database of its own.
+    pub(super) async fn bench(&self, settings: StoreSettings) -> Bench {
+        let Fixture { store, second, probe, keep } = (self.make)(settings).await;
+        let specs = [QUEUE, MAIL].map(|name| QueueSpec { name: name.to_owned(), max_concurrent: None });
+        let queues = store.queues_sync(&specs).await.expect("queues_sync");
+        let other = second.clone().unwrap_or_else(|| store.clone());
+        let worker = register(&*store).await;
+        Bench {
+            queue: queues[QUEUE],
+            mail: queues[MAIL],
+            store,
+            other,
+            worker,
+            probe: Arc::new(probe),
+            _keep: keep,
+        }
+    }
+
+    /// A seed for a random case, told with its failure.
+    pub(super) fn seed(&self) -> u64 {
+        let given = std::env::var("OUTHAUL_SUITE_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = given.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+        self.notes.lock().expect("no holder panics").push(format!("OUTHAUL_SUITE_SEED={seed}"));
+        seed
+    }
+
+    pub(super) fn notes(&self) -> String {
+        let notes = self.notes.lock().expect("no holder panics");
+        if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) }
+    }
+}
+
+/// A store on a database of its own, with two queues and one worker.
+pub(super) struct Bench {
+    pub(super) store: Arc<dyn Store>,
+    /// As another process sees it, where there may be one; else the same store.
+    pub(super) other: Arc<dyn Store>,
+    pub(super) probe: Arc<Probe>,
+    pub(super) queue: QueueId,
+    pub(super) mail: QueueId,
+    pub(super) worker: WorkerId,
+    _keep: Box<dyn std::any::Any + Send + Sync>,
+}
+
+impl Bench {
+    /// Submits a job that must be new.
+    pub(super) async fn submit(&self, job: NewJob) -> Job {
+        match self.store.job_submit(job).await.expect("job_submit") {
+            Submitted::Created(job) => job,
+            other => panic!("expected a new job, got {other:?}"),
+        }
+    }
+
+    /// Claims from [`QUEUE`].
+    pub(super) async fn claim(&self, limit: u32) -> Vec<ClaimedChunk> {
+        let wants = [Want { queue: self.queue, limit }];
+        self.store.chunks_claim(self.worker, &wants, limit).await.expect("chunks_claim")
+    }
+
+    /// Claims the one chunk that must be there.
+    pub(super) async fn claim_one(&self) -> ClaimedChunk {
+        self.claim(1).await.pop().expect("a chunk to claim")
+    }
+
+    /// Submits a job of `chunks` chunks and claims all of it.
+    pub(super) async fn running(&self, chunks: usize) -> (JobId, Vec<ClaimedChunk>) {
+        self.running_of(job(chunks)).await
+    }
+
+    /// Submits this job and claims all of it.
+    pub(super) async fn running_of(&self, new: NewJob) -> (JobId, Vec<ClaimedChunk>) {
+        let count = new.chunks.len();
+        let job = self.submit(new).await;
+        let claimed = self.claim(count as u32).await;
+        assert_eq!(claimed.len(), count, "every chunk of a new job can be claimed");
+        (job.job_id, claimed)
+    }
+
+    /// Finishes without files; returns how many were recorded.
+    pub(super) async fn finish(&self, chunks: &[ClaimedChunk]) -> usize {
+        let finishes: Vec<Finish> = chunks.iter().map(plain).collect();
+        self.store.chunks_finish(&finishes).await.expect("chunks_finish").len()
+    }
+
+    /// Fails one chunk by its owner; `None`: it was lost.
+    pub(super) async fn fail(&self, chunk: &ClaimedChunk, retry_in: Option<Duration>) -> Option<ChunkState> {
+        let failure = Failure {
+            lease: chunk.lease,
+            expired: false,
+            retry_in,
+            cause: "the source went away".to_owned(),
+        };
+        let settled = self.store.chunks_fail(&[failure]).await.expect("chunks_fail");
+        state_of(&settled, chunk.lease)
+    }
+
+    /// Waits until so many leases ran out.
+    pub(super) async fn expired(&self, count: usize) -> Vec<ExpiredChunk> {
+        let look = || async {
+            let found = self.store.chunks_expired(10_000).await.expect("chunks_expired");
+            (found.len() >= count).then_some(found)
+        };
+        eventually("leases run out", look).await
+    }
+
+    /// One job that must be there.
+    pub(super) async fn job(&self, job_id: &JobId) -> Job {
+        self.other.job_get(job_id).await.expect("job_get").expect("the job is there")
+    }
+
+    /// The states of a job's chunks, by chunk key.
+    pub(super) async fn states(&self, job_id: &JobId) -> Vec<ChunkState> {
+        let page = self.store.chunks_list(job_id, None, None, 1000).await.expect("chunks_list");
+        page.items.into_iter().map(|row| row.state).collect()
+    }
+
+    /// Stages until nothing changes; the sum of all rounds.
+    pub(super) async fn stage(&self) -> Staged {
+        let mut sum = Staged::default();
+        for _ in 0..1000 {
+            let round = self.store.chunks_stage(1000).await.expect("chunks_stage");
+            if round == Staged::default() {
+                return sum;
+            }
+            sum.queued += round.queued;
+            sum.held += round.held;
+            sum.cancelled += round.cancelled;
+            sum.settled += round.settled;
+        }
+        panic!("the stager finds something to do for ever: {sum:?}");
+    }
+
+    /// Every job's counts equal a recount of its chunk rows.
+    pub(super) async fn counts_hold(&self) {
+        let wrong = self.probe.texts(WRONG_COUNTS).await;
+        assert!(wrong.is_empty(), "counts differ from chunk rows: {wrong:?}");
+    }
+}
+
+/// Jobs whose stored counts are not those of their chunks.
+const WRONG_COUNTS: &str = "
+    select j.job_id || ' says done ' || j.done || ' failed ' || j.failed || ' cancelled ' || j.cancelled
+        || ' reused ' || j.reused || ' rows ' || j.rows || ' bytes ' || j.bytes || ' of ' || j.total
+        || ', chunks say done ' || c.done || ' failed ' || c.failed || ' cancelled ' || c.cancelled
+        || ' reused ' || c.reused || ' rows ' || c.rows || ' bytes ' || c.bytes || ' of ' || c.total
+    from job j
+    join (
+        select x.job_id as id, count(*) as total,
+            sum(case when x.state = 'SUCCESS' then 1 else 0 end) as done,
+            sum(case when x.state = 'DEAD' then 1 else 0 end) as failed,
+            sum(case when x.state = 'CANCELLED' then 1 else 0 end) as cancelled,
+            sum(case when x.state = 'SUCCESS' and f.reused then 1 else 0 end) as reused,
+            coalesce(sum(f.rows), 0) as rows, coalesce(sum(f.bytes), 0) as bytes
+        from job_chunk x left join chunk_file f on f.chunk_id = x.id and x.state = 'SUCCESS'
+        group by x.job_id
+    ) c on c.id = j.id
+    where j.total <> c.total or j.done <> c.done or j.failed <> c.failed or j.cancelled <> c.cancelled
+       or j.reused <> c.reused or j.rows <> c.rows or j.bytes <> c.bytes";
+
+/// Makes a worker known.
+pub(super) async fn register(store: &dyn Store) -> WorkerId {
+    let worker = NewWorker { host: "host".to_owned(), roles: "worker".to_owned(), concurrency: 8 };
+    store.worker_register(&worker).await.expect("worker_register")
+}
+
+/// The date of every export in the suite.
+pub(super) fn day() -> NaiveDate {
+    NaiveDate::from_ymd_opt(2025, 3, 15).expect("a real date")
+}
+
+/// A new export of so many chunks: keys K00000, K00001 …
+pub(super) fn job(chunks: usize) -> NewJob {
+    NewJob {
+        job_id: JobId::new(clock::now(), rand::random()),
+        job_type: EXPORT.to_owned(),
+        dataset: Some("positions".to_owned()),
+        owner: "anonymous".to_owned(),
+        idempotency: None,
+        request: serde_json::json!({ "dataset": "positions" }),
+        params: serde_json::json!({ "format": "CSV" }),
+        priority: 5,
+        on_failure: OnFailure::Stop,
+        labels: BTreeMap::new(),
+        run_at: None,
+        base_path: Some("exports/".to_owned()),
+        chunks: (0..chunks).map(|n| chunk(&format!("K{n:05}"))).collect(),
+    }
+}
+
+/// A chunk of an export.
+pub(super) fn chunk(key: &str) -> NewChunk {
+    NewChunk {
+        chunk_key: format!("key={key}:date=20250315"),
+        queue: QUEUE.to_owned(),
+        key: Some(key.to_owned()),
+        effective_date: Some(day()),
+    }
+}
+
+/// The job under this idempotency key.
+pub(super) fn keyed(job: NewJob, key: &str, request_hash: &str) -> NewJob {
+    let idempotency = Idempotency { key: key.to_owned(), request_hash: request_hash.to_owned() };
+    NewJob { idempotency: Some(idempotency), ..job }
+}
+
+/// A success without a file.
+pub(super) fn plain(chunk: &ClaimedChunk) -> Finish {
+    Finish { lease: chunk.lease, claimed_at: chunk.claimed_at, file: None, reason: String::new() }
+}
+
+/// What became of this lease; `None`: it was lost.
+pub(super) fn state_of(settled: &[Settled], lease: Lease) -> Option<ChunkState> {
+    settled.iter().find(|settled| settled.lease == lease).map(|settled| settled.state)
+}
+
+/// Looks again and again until there is an answer; for what only the passing of time brings.
+pub(super) async fn eventually<T, F, Look>(what: &str, mut look: F) -> T
+where
+    F: FnMut() -> Look,
+    Look: Future<Output = Option<T>>,
+{
+    for _ in 0..3000 {
+        if let Some(answer) = look().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("this never came: {what}");
+}
+
+/// Runs all at once on tasks of their own; the answers in the order of the list.
+pub(super) async fn at_once<T, Act>(acts: Vec<Act>) -> Vec<T>
+where
+    T: Send + 'static,
+    Act: Future<Output = T> + Send + 'static,
+{
+    let start = Arc::new(tokio::sync::Barrier::new(acts.len()));
+    let mut tasks = JoinSet::new();
+    for (n, act) in acts.into_iter().enumerate() {
+        let start = start.clone();
+        tasks.spawn(async move {
+            start.wait().await;
+            (n, act.await)
+        });
+    }
+    let mut answers = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        answers.push(ended.unwrap_or_else(|error| panic!("{}", panic_text(error))));
+    }
+    answers.sort_by_key(|(n, _)| *n);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// What a task said when it panicked.
+pub(super) fn panic_text(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(payload) => match payload.downcast::<String>() {
+            Ok(text) => *text,
+            Err(payload) => {
+                payload.downcast::<&str>().map_or("a panic without text".to_owned(), |t| (*t).to_owned())
+            }
+        },
+        Err(error) => error.to_string(),
+    }
+}

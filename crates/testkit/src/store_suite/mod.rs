@@ -1,0 +1,200 @@
+//! The conformance suite of [`Store`]: one list of cases, run against every store by one call.
+//! A case that is in the list runs on all of them; each gets a fresh database of its own.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use outhaul_core::store::{Store, StoreSettings};
+
+mod bench;
+mod budget;
+mod claim;
+mod ending;
+mod files;
+mod finish;
+mod leases;
+mod lists;
+mod model;
+mod probe;
+mod races;
+mod storm;
+mod submit;
+mod text;
+mod upkeep;
+
+use bench::Kit;
+pub use probe::Probe;
+
+/// A fresh, empty store on a database of its own, and what the suite may do with it.
+pub struct Fixture {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The same database as another process would open it; `None`: the store serves one process only,
+    /// and races are between tasks of that one.
+    pub second: Option<Arc<dyn Store>>,
+    /// A way past the store, to compare what it says with what the rows say.
+    pub probe: Probe,
+    /// What must live as long as the database: a folder, a database that is dropped with it.
+    pub keep: Box<dyn Any + Send + Sync>,
+}
+
+type CaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+struct Case {
+    name: &'static str,
+    run: fn(Kit) -> CaseFuture,
+}
+
+macro_rules! cases {
+    ($($theme:ident :: $case:ident,)*) => {
+        vec![$(Case {
+            name: concat!(stringify!($theme), "::", stringify!($case)),
+            run: |kit| Box::pin($theme::$case(kit)),
+        }),*]
+    };
+}
+
+/// Every case. The compiler warns of a case that is written and not listed: it is never used.
+fn all() -> Vec<Case> {
+    cases![
+        submit::a_job_is_stored_and_read_back,
+        submit::an_unknown_queue_stores_nothing,
+        submit::the_same_request_finds_the_same_job,
+        submit::another_request_under_the_key_conflicts,
+        submit::keys_belong_to_their_owner,
+        submit::twenty_at_once_make_one_job,
+        submit::a_key_is_free_after_the_window,
+        submit::a_key_is_held_while_the_window_lasts,
+        submit::a_future_run_at_waits_for_the_stager,
+        submit::a_large_job_is_one_submission,
+        claim::a_claim_tells_all_that_a_worker_needs,
+        claim::limits_hold_per_queue_and_in_all,
+        claim::priority_goes_first_then_turn,
+        claim::large_jobs_share_and_small_ones_do_not_wait,
+        claim::a_step_of_zero_is_first_come_first_served,
+        claim::turns_are_those_of_core,
+        claim::a_turn_is_kept_through_retries,
+        claim::stopped_jobs_and_paused_queues_give_nothing,
+        claim::wanting_nothing_gives_nothing,
+        finish::finishing_counts_and_completes,
+        finish::a_batch_records_what_is_still_owned,
+        finish::a_lease_named_twice_counts_once,
+        finish::one_batch_may_finish_several_jobs,
+        finish::a_retry_waits_for_its_backoff,
+        finish::giving_back_is_free_three_times_in_a_row,
+        finish::a_snooze_is_not_an_attempt,
+        finish::only_cancelled_jobs_have_chunks_stopped,
+        ending::the_first_dead_chunk_stops_the_job,
+        ending::continue_fails_when_all_are_settled,
+        ending::a_chunk_without_key_fails_with_its_cause,
+        ending::cancelling_settles_when_nothing_runs,
+        ending::cancelling_an_ended_job_is_too_late,
+        ending::redrive_queues_dead_and_held_chunks,
+        ending::redrive_goes_on_with_a_continuing_job,
+        ending::redrive_has_nothing_to_do_elsewhere,
+        leases::a_heartbeat_moves_the_lease_on,
+        leases::a_stale_fence_is_refused_by_every_verb,
+        leases::only_a_lease_that_ran_out_expires,
+        leases::lost_leases_are_counted_in_a_row,
+        leases::an_expired_chunk_of_a_cancelled_job_is_cancelled,
+        leases::an_expired_lease_may_not_publish,
+        races::claimers_share_no_chunk,
+        races::claim_against_reap,
+        races::finish_against_reap,
+        races::heartbeat_against_reap,
+        races::cancel_against_finish,
+        races::two_last_finishes_complete_the_job_once,
+        races::two_last_failures_end_the_job_once,
+        races::batches_that_cross_do_not_deadlock,
+        races::fifty_redrives_redrive_once,
+        races::redrive_against_stage,
+        budget::queues_are_made_once_and_keep_their_keys,
+        budget::slots_are_never_more_than_the_budget,
+        budget::a_slot_is_handed_over_when_its_lease_ran_out,
+        budget::a_heartbeat_keeps_slots,
+        budget::a_leaving_worker_frees_its_slots,
+        budget::a_changed_budget_changes_the_slots,
+        budget::queues_show_what_waits_and_runs,
+        budget::workers_are_known_by_their_start,
+        files::a_writer_publishes_and_is_recorded,
+        files::one_writer_at_a_time,
+        files::what_may_be_reused,
+        files::a_newer_generation_supersedes,
+        files::only_the_writer_records_a_file,
+        files::the_next_writer_gets_the_leftover,
+        files::leftovers_are_listed_until_removed,
+        files::recorded_files_are_found_by_key_and_date,
+        files::a_file_is_got_by_its_own_job_only,
+        lists::jobs_page_newest_first,
+        lists::jobs_are_filtered,
+        lists::chunks_page_completely,
+        lists::files_page_completely,
+        upkeep::the_store_is_ready_and_has_a_name,
+        upkeep::wakeups_reach_other_processes,
+        upkeep::staging_holds_and_cancels_in_batches,
+        upkeep::counts_are_repaired,
+        upkeep::a_job_stuck_by_wrong_counts_ends,
+        upkeep::busy_jobs_are_left_alone_by_repair,
+        upkeep::pruning_takes_old_finished_jobs_only,
+        upkeep::pruning_keeps_files_and_leftovers,
+        text::hostile_text_is_stored_and_read_back,
+        text::nul_breaks_nothing,
+        model::stores_agree_with_the_state_machine,
+        storm::a_mixed_storm_loses_nothing,
+    ]
+}
+
+/// A case that runs this long hangs: it is reported rather than waited for.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Cases at work at one moment: enough to overlap waiting, few enough for a small server.
+const AT_ONCE: usize = 4;
+
+/// Runs every case against stores that `make` opens, each on an empty database of its own, and panics
+/// with the names of all that failed. `OUTHAUL_SUITE_ONLY=<part of a name>` picks cases while working
+/// on a store; `OUTHAUL_SUITE_SEED` repeats the random ones.
+pub async fn exercise<F, Made>(make: F)
+where
+    F: Fn(StoreSettings) -> Made + Send + Sync + 'static,
+    Made: Future<Output = Fixture> + Send + 'static,
+{
+    let only = std::env::var("OUTHAUL_SUITE_ONLY").unwrap_or_default();
+    let cases: Vec<Case> = all().into_iter().filter(|case| case.name.contains(&only)).collect();
+    assert!(!cases.is_empty(), "OUTHAUL_SUITE_ONLY={only} names no case");
+    let count = cases.len();
+    let kit = Kit::new(move |settings| Box::pin(make(settings)));
+
+    let failures: Vec<String> = futures::stream::iter(cases)
+        .map(|case| run(case, kit.clone()))
+        .buffer_unordered(AT_ONCE)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    assert!(
+        failures.is_empty(),
+        "{} of {count} cases failed:\n\n{}\n",
+        failures.len(),
+        failures.join("\n\n")
+    );
+    println!("{count} cases passed{}", if only.is_empty() { "" } else { " (OUTHAUL_SUITE_ONLY is set)" });
+}
+
+/// `None`: it passed.
+async fn run(case: Case, kit: Kit) -> Option<String> {
+    let kit = kit.for_case();
+    let task = tokio::spawn((case.run)(kit.clone()));
+    let abort = task.abort_handle();
+    let why = match tokio::time::timeout(PATIENCE, task).await {
+        Ok(Ok(())) => return None,
+        Ok(Err(error)) => bench::panic_text(error),
+        Err(_) => {
+            abort.abort();
+            format!("still running after {PATIENCE:?}")
+        }
+    };
+    Some(format!("{}{}: {why}", case.name, kit.notes()))
+}

@@ -1,0 +1,323 @@
+//! Random acts on a store and on the pure state machine of core; after every one the rows must be
+//! what the machine says.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use outhaul_core::id::{ChunkId, JobId, Lease};
+use outhaul_core::job::{JobStatus, NewJob, OnFailure};
+use outhaul_core::state::{Chunk, ChunkState, Event, apply};
+use outhaul_core::store::{Cancelled, Redriven, StoreSettings};
+use outhaul_core::worker::{Failure, Finish};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+
+use super::bench::{Bench, Kit, SETTINGS, eventually, job};
+
+/// A job as the machine has it. `status` is what the row says, not what is shown.
+struct Model {
+    status: JobStatus,
+    on_failure: OnFailure,
+    chunks: BTreeMap<ChunkId, Chunk>,
+}
+
+impl Model {
+    fn count(&self, state: ChunkState) -> i64 {
+        self.chunks.values().filter(|chunk| chunk.state == state).count() as i64
+    }
+
+    fn open(&self) -> bool {
+        !self.status.is_final()
+    }
+
+    /// What a recorded outcome of one of its chunks makes of the job.
+    fn outcome(&mut self, died: bool) {
+        if !self.open() {
+            return;
+        }
+        let total = self.chunks.len() as i64;
+        let (done, dead) = (self.count(ChunkState::Success), self.count(ChunkState::Dead));
+        self.status = if done == total {
+            JobStatus::Completed
+        } else if (died && self.on_failure == OnFailure::Stop) || done + dead == total {
+            JobStatus::Failed
+        } else {
+            JobStatus::InProgress
+        };
+    }
+
+    /// What the stager makes of its chunks.
+    fn stage(&mut self) {
+        let event = match self.status {
+            JobStatus::Cancelled => Event::Cancel,
+            JobStatus::Failed => Event::Hold,
+            JobStatus::Submitted | JobStatus::InProgress => Event::Stage,
+            JobStatus::Completed => return,
+        };
+        for chunk in self.chunks.values_mut() {
+            if chunk.state != ChunkState::Running {
+                *chunk = apply(*chunk, event).unwrap_or(*chunk);
+            }
+        }
+    }
+}
+
+struct Walk {
+    bench: Bench,
+    random: StdRng,
+    jobs: BTreeMap<JobId, Model>,
+    trail: Vec<String>,
+}
+
+/// Acts per walk; every one is followed by a comparison of everything.
+const ACTS: usize = 400;
+
+pub(super) async fn stores_agree_with_the_state_machine(kit: Kit) {
+    let seed = kit.seed();
+    // Every lease is over as soon as it is looked at, so that any chunk may expire at any time.
+    let bench = kit.bench(StoreSettings { lease: Duration::from_millis(1), ..SETTINGS }).await;
+    let random = StdRng::seed_from_u64(seed);
+    let mut walk = Walk { bench, random, jobs: BTreeMap::new(), trail: Vec::new() };
+    for _ in 0..ACTS {
+        let staged = walk.act().await;
+        walk.compare(staged).await;
+    }
+    walk.bench.counts_hold().await;
+}
+
+impl Walk {
+    /// One random act on both; `true`: the stager has seen everything.
+    async fn act(&mut self) -> bool {
+        let open = self.jobs.values().filter(|job| job.open()).count();
+        match self.random.random_range(0..100) {
+            _ if open == 0 => self.submit().await,
+            0..4 if open < 5 => self.submit().await,
+            4..24 => self.claim().await,
+            24..38 => {
+                self.stage().await;
+                return true;
+            }
+            38..40 => self.cancel().await,
+            40..46 => self.redrive().await,
+            _ => self.chunk_act().await,
+        }
+        false
+    }
+
+    async fn submit(&mut self) {
+        let on_failure = if self.random.random_bool(0.5) { OnFailure::Stop } else { OnFailure::Continue };
+        let waits = self.random.random_bool(0.2);
+        // A run_at just ahead: CREATED, and due by the time the stager looks.
+        let run_at = waits.then(|| outhaul_core::clock::now() + chrono::TimeDelta::milliseconds(250));
+        let count = self.random.random_range(1..5);
+        let id = self.bench.submit(NewJob { on_failure, run_at, ..job(count) }).await.job_id;
+        let page = self.bench.store.chunks_list(&id, None, None, 10).await.expect("chunks_list");
+        let chunks = page.items.iter().map(|row| (row.id, Chunk::new(!waits))).collect();
+        self.trail.push(format!("submit {id} {on_failure:?} of {count}, waits: {waits}"));
+        if let Some(until) = run_at {
+            while outhaul_core::clock::now() <= until {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        self.jobs.insert(id, Model { status: JobStatus::Submitted, on_failure, chunks });
+    }
+
+    async fn claim(&mut self) {
+        let limit = self.random.random_range(1..6);
+        let claimed = self.bench.claim(limit).await;
+        self.trail.push(format!("claim {limit}: {:?}", claimed.iter().map(|c| c.lease).collect::<Vec<_>>()));
+        let free: usize = self
+            .jobs
+            .values()
+            .filter(|job| job.open())
+            .map(|job| job.count(ChunkState::Queued) as usize)
+            .sum();
+        assert_eq!(claimed.len(), free.min(limit as usize), "claims take what there is: {:#?}", self.trail);
+        for got in claimed {
+            let job = self.jobs.get_mut(&got.job_id).expect("a job of ours");
+            assert!(job.open(), "a claim from a {:?} job: {:#?}", job.status, self.trail);
+            let chunk = job.chunks.get_mut(&got.lease.chunk).expect("a chunk of that job");
+            *chunk =
+                apply(*chunk, Event::Claim).unwrap_or_else(|refused| panic!("{refused}: {:#?}", self.trail));
+            let told = (got.lease.fence, got.attempt, got.lost);
+            assert_eq!(told, (chunk.fence, chunk.attempt, chunk.lost), "{:#?}", self.trail);
+        }
+    }
+
+    async fn stage(&mut self) {
+        let staged = self.bench.stage().await;
+        self.trail.push(format!("stage: {staged:?}"));
+        self.jobs.values_mut().for_each(Model::stage);
+    }
+
+    async fn cancel(&mut self) {
+        let id = self.pick_job();
+        let answer = self.bench.store.job_cancel(&id).await.expect("job_cancel");
+        self.trail.push(format!("cancel {id}: {answer:?}"));
+        let job = self.jobs.get_mut(&id).expect("a job of ours");
+        if job.open() {
+            job.status = JobStatus::Cancelled;
+        }
+        let expected = match job.status {
+            JobStatus::Cancelled => Cancelled::Yes,
+            status => Cancelled::TooLate(status),
+        };
+        assert_eq!(answer, expected, "{:#?}", self.trail);
+    }
+
+    async fn redrive(&mut self) {
+        let id = self.pick_job();
+        let answer = self.bench.store.job_redrive(&id).await.expect("job_redrive");
+        self.trail.push(format!("redrive {id}: {answer:?}"));
+        let job = self.jobs.get_mut(&id).expect("a job of ours");
+        let mut moved = 0;
+        if job.status != JobStatus::Cancelled {
+            for chunk in job.chunks.values_mut() {
+                if let Ok(after) = apply(*chunk, Event::Redrive) {
+                    *chunk = after;
+                    moved += 1;
+                }
+            }
+        }
+        if moved > 0 {
+            job.status = JobStatus::InProgress;
+        }
+        let expected = if moved > 0 { Redriven::Yes(moved) } else { Redriven::Nothing };
+        assert_eq!(answer, expected, "{:#?}", self.trail);
+    }
+
+    /// Something an owner or the reaper does to one chunk, whether it is possible or not.
+    async fn chunk_act(&mut self) {
+        let id = self.pick_job();
+        let job = &self.jobs[&id];
+        let all: Vec<ChunkId> = job.chunks.keys().copied().collect();
+        let running: Vec<ChunkId> =
+            all.iter().copied().filter(|chunk| job.chunks[chunk].state == ChunkState::Running).collect();
+        // Mostly something that can happen; now and then something that must be refused.
+        let from = if running.is_empty() || self.random.random_bool(0.2) { all } else { running };
+        let chunk = *from.choose(&mut self.random).expect("jobs have chunks");
+        let event = *[
+            Event::Finish,
+            Event::Finish,
+            Event::FailRetryable,
+            Event::FailFinal,
+            Event::ExpireRetryable,
+            Event::ExpireFinal,
+            Event::GiveBack,
+            Event::GiveBack,
+            Event::Snooze,
+            Event::Cancel,
+        ]
+        .choose(&mut self.random)
+        .expect("not empty");
+        let before = job.chunks[&chunk];
+        let cancelled = job.status == JobStatus::Cancelled;
+        let expected = match event {
+            // An owner stops what its job no longer wants, and nothing else.
+            Event::Cancel if !cancelled || before.state != ChunkState::Running => None,
+            Event::FailRetryable | Event::FailFinal | Event::ExpireRetryable | Event::ExpireFinal
+                if cancelled && before.state == ChunkState::Running =>
+            {
+                apply(before, Event::Cancel).ok()
+            }
+            _ => apply(before, event).ok(),
+        };
+        let lease = Lease { chunk, fence: before.fence };
+        let written = self.write(lease, event, before.state).await;
+        self.trail.push(format!("{event:?} of {lease} of {id}, {}: {written}", before.state));
+        assert_eq!(written, expected.is_some(), "{:#?}", self.trail);
+        if let Some(after) = expected {
+            let job = self.jobs.get_mut(&id).expect("a job of ours");
+            job.chunks.insert(chunk, after);
+            job.outcome(after.state == ChunkState::Dead);
+        }
+    }
+
+    /// The store's verb for the event; `true`: it was written.
+    async fn write(&self, lease: Lease, event: Event, state: ChunkState) -> bool {
+        let store = &self.bench.store;
+        let fail = |expired, last: bool| Failure {
+            lease,
+            expired,
+            retry_in: (!last).then_some(Duration::ZERO),
+            cause: "broken".to_owned(),
+        };
+        let failed = async |failure| !store.chunks_fail(&[failure]).await.expect("chunks_fail").is_empty();
+        if matches!(event, Event::ExpireRetryable | Event::ExpireFinal) && state == ChunkState::Running {
+            eventually("the lease runs out", || async {
+                let expired = store.chunks_expired(1000).await.expect("chunks_expired");
+                expired.iter().any(|found| found.lease == lease).then_some(())
+            })
+            .await;
+        }
+        match event {
+            Event::Finish => {
+                let claimed_at = outhaul_core::clock::now();
+                let finish = Finish { lease, claimed_at, file: None, reason: String::new() };
+                !store.chunks_finish(&[finish]).await.expect("chunks_finish").is_empty()
+            }
+            Event::FailRetryable => failed(fail(false, false)).await,
+            Event::FailFinal => failed(fail(false, true)).await,
+            Event::ExpireRetryable => failed(fail(true, false)).await,
+            Event::ExpireFinal => failed(fail(true, true)).await,
+            Event::GiveBack => !store.chunks_return(&[lease]).await.expect("chunks_return").is_empty(),
+            Event::Snooze => store.chunk_snooze(lease, Duration::ZERO).await.expect("chunk_snooze"),
+            Event::Cancel => !store.chunks_cancel(&[lease]).await.expect("chunks_cancel").is_empty(),
+            other => unreachable!("{other:?} is not an act on one chunk"),
+        }
+    }
+
+    fn pick_job(&mut self) -> JobId {
+        let ids: Vec<&JobId> = self.jobs.keys().collect();
+        (*ids.choose(&mut self.random).expect("there are jobs")).clone()
+    }
+
+    /// The rows, and what readers see, are what the machine says.
+    async fn compare(&self, staged: bool) {
+        let sql = "select id || ' ' || state || ' attempt ' || attempt || ' fence ' || fence || ' returned '
+            || returned || ' lost ' || lost || case when held then ' held' else '' end
+            from job_chunk order by id";
+        let rows = self.bench.probe.texts(sql).await;
+        let mut expected: Vec<(ChunkId, String)> = Vec::new();
+        for job in self.jobs.values() {
+            for (id, chunk) in &job.chunks {
+                let held = if chunk.held { " held" } else { "" };
+                let Chunk { state, attempt, fence, returned, lost, .. } = chunk;
+                let text = format!(
+                    "{id} {state} attempt {attempt} fence {fence} returned {returned} lost {lost}{held}"
+                );
+                expected.push((*id, text));
+            }
+        }
+        expected.sort();
+        let expected: Vec<String> = expected.into_iter().map(|(_, text)| text).collect();
+        for (row, expected) in rows.iter().zip(&expected) {
+            assert_eq!(row, expected, "{:#?}", self.trail);
+        }
+        assert_eq!(rows.len(), expected.len());
+        for (id, model) in &self.jobs {
+            self.compare_job(id, model, staged).await;
+        }
+    }
+
+    async fn compare_job(&self, id: &JobId, model: &Model, staged: bool) {
+        let job = self.bench.job(id).await;
+        let running = model.count(ChunkState::Running);
+        let shown = match model.status {
+            JobStatus::Submitted if running > 0 => JobStatus::InProgress,
+            status => status,
+        };
+        assert_eq!(job.status, shown, "{id}: {:#?}", self.trail);
+        let counts = (job.counts.running, job.counts.done, job.counts.failed, job.counts.cancelled);
+        let [done, dead, gone] =
+            [ChunkState::Success, ChunkState::Dead, ChunkState::Cancelled].map(|state| model.count(state));
+        assert_eq!(counts, (running, done, dead, gone), "{id}: {:#?}", self.trail);
+        assert_eq!(job.error_message.is_some(), dead > 0, "{id}: {:#?}", self.trail);
+        let ended = job.completed_at.is_some();
+        let may_have = shown.is_final() && running == 0;
+        assert!(!ended || may_have, "{id} ended with chunks running: {:#?}", self.trail);
+        let must_have = may_have && (staged || shown == JobStatus::Completed);
+        assert!(ended || !must_have, "{id} never got its end: {:#?}", self.trail);
+    }
+}

@@ -1,0 +1,217 @@
+//! Upkeep: the sweeps, count repair, pruning, and hints to other processes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use outhaul_core::file::FileBegun;
+use outhaul_core::job::{JobStatus, NewJob};
+use outhaul_core::reuse::Reuse;
+use outhaul_core::state::ChunkState;
+use outhaul_core::store::Staged;
+
+use super::bench::{Bench, Kit, LONG, SETTINGS, eventually, job, keyed};
+use super::files::{begin, generated};
+
+pub(super) async fn the_store_is_ready_and_has_a_name(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    bench.store.ready().await.expect("ready");
+    assert!(!bench.store.installation().is_empty());
+    assert_eq!(bench.store.installation(), bench.other.installation(), "the same for every process");
+    let another = kit.bench(SETTINGS).await;
+    assert_ne!(bench.store.installation(), another.store.installation());
+}
+
+pub(super) async fn wakeups_reach_other_processes(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let alone = Arc::ptr_eq(&bench.store, &bench.other);
+    let Some(mut hints) = bench.other.wakeups().await.expect("wakeups") else {
+        assert!(alone, "a store that other processes share hints to them");
+        bench.store.wake_others().await.expect("harmless where there are no others");
+        return;
+    };
+    // Said again and again, for the listener may not be listening yet when it is said first.
+    let say = async {
+        loop {
+            bench.store.wake_others().await.expect("wake_others");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        hint = hints.next() => assert_eq!(hint, Some(())),
+        () = say => {}
+    }
+}
+
+pub(super) async fn staging_holds_and_cancels_in_batches(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let failed = bench.submit(job(7)).await.job_id;
+    let dead = bench.claim_one().await;
+    bench.fail(&dead, None).await.expect("still owned");
+    let cancelled = bench.submit(job(7)).await.job_id;
+    bench.store.job_cancel(&cancelled).await.expect("job_cancel");
+    let first = bench.store.chunks_stage(2).await.expect("chunks_stage");
+    assert!(first.held <= 2 && first.cancelled <= 2, "{first:?}");
+    let rest = bench.stage().await;
+    let sum = (first.held + rest.held, first.cancelled + rest.cancelled, first.settled + rest.settled);
+    assert_eq!(sum, (6, 7, 2));
+    assert_eq!(bench.states(&failed).await[1..], [ChunkState::Created; 6]);
+    assert_eq!(bench.states(&cancelled).await, [ChunkState::Cancelled; 7]);
+    assert_eq!(bench.stage().await, Staged::default());
+    bench.counts_hold().await;
+}
+
+pub(super) async fn counts_are_repaired(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (id, chunks) = bench.running(6).await;
+    let key = chunks[0].key.as_deref().expect("exports have keys");
+    bench.store.file_begin(&begin(&chunks[0], key, Reuse::Never)).await.expect("file_begin");
+    bench.store.chunks_finish(&[generated(&chunks[0], key)]).await.expect("chunks_finish");
+    bench.finish(&chunks[1..3]).await;
+    let right = bench.job(&id).await.counts;
+    for wrong in ["done = 5", "failed = 1, cancelled = 2", "reused = 3, rows = 7, bytes = 0"] {
+        assert_eq!(bench.probe.execute(&format!("update job set {wrong}")).await, 1);
+        assert_ne!(bench.job(&id).await.counts, right);
+        let store = &bench.store;
+        eventually("quiet for long enough", || async move {
+            (store.counts_repair(Duration::ZERO, 10).await.expect("counts_repair") > 0).then_some(())
+        })
+        .await;
+        let job = bench.job(&id).await;
+        assert_eq!((job.counts, job.status), (right, JobStatus::InProgress), "{wrong}");
+        bench.counts_hold().await;
+    }
+    assert_eq!(
+        bench.store.counts_repair(Duration::ZERO, 10).await.expect("counts_repair"),
+        0,
+        "all are right"
+    );
+    assert_eq!(bench.finish(&chunks[3..]).await, 3);
+    assert_eq!(bench.job(&id).await.status, JobStatus::Completed);
+}
+
+/// Counts that were too low when the last chunk finished would leave a job open for ever.
+pub(super) async fn a_job_stuck_by_wrong_counts_ends(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (id, chunks) = bench.running(2).await;
+    bench.finish(&chunks[..1]).await;
+    bench.probe.execute("update job set done = 0").await;
+    bench.finish(&chunks[1..]).await;
+    assert_eq!(bench.job(&id).await.status, JobStatus::InProgress, "stuck, as intended");
+    let store = &bench.store;
+    eventually("quiet for long enough", || async move {
+        (store.counts_repair(Duration::ZERO, 10).await.expect("counts_repair") > 0).then_some(())
+    })
+    .await;
+    let job = bench.job(&id).await;
+    assert_eq!((job.status, job.counts.done), (JobStatus::Completed, 2));
+    assert!(job.completed_at.is_some());
+}
+
+pub(super) async fn busy_jobs_are_left_alone_by_repair(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (busy, chunks) = bench.running(2).await;
+    bench.finish(&chunks[..1]).await;
+    bench.probe.execute("update job set done = 2").await;
+    assert_eq!(bench.store.counts_repair(LONG, 10).await.expect("counts_repair"), 0, "it moved just now");
+    assert_eq!(bench.job(&busy).await.counts.done, 2);
+    assert_eq!(
+        bench.store.counts_repair(Duration::ZERO, 0).await.expect("counts_repair"),
+        0,
+        "none asked for"
+    );
+}
+
+/// Prunes until nothing is left to do.
+async fn prune(bench: &Bench, keep: Duration, limit: u32) -> u64 {
+    let mut rows = 0;
+    for _ in 0..1000 {
+        let round = bench.store.jobs_prune(keep, limit).await.expect("jobs_prune");
+        if round == 0 {
+            return rows;
+        }
+        rows += round;
+    }
+    panic!("pruning never ends");
+}
+
+pub(super) async fn pruning_takes_old_finished_jobs_only(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let mut old = Vec::new();
+    for n in 0..5 {
+        let (id, chunks) = bench.running_of(keyed(job(4), &format!("key {n}"), "hash")).await;
+        bench.finish(&chunks).await;
+        old.push(id);
+    }
+    let failed = bench.submit(job(3)).await.job_id;
+    let dead = bench.claim_one().await;
+    bench.fail(&dead, None).await.expect("still owned");
+    bench.stage().await;
+    old.push(failed);
+    let an_hour = Duration::from_secs(3600);
+    let moved = format!("update job set completed_at = {}", bench.probe.an_hour_before("completed_at"));
+    assert_eq!(bench.probe.execute(&moved).await, 6);
+
+    let (new, chunks) = bench.running(2).await;
+    bench.finish(&chunks).await;
+    let (open, _) = bench.running(2).await;
+    let stopping = bench.submit(job(2)).await.job_id;
+    let dead = bench.claim_one().await;
+    let running = bench.claim_one().await;
+    bench.fail(&dead, None).await.expect("still owned");
+
+    assert_eq!(prune(&bench, 2 * an_hour, 3).await, 0, "nothing is that old");
+    assert!(prune(&bench, an_hour / 2, 3).await >= 6);
+    for id in &old {
+        assert_eq!(bench.store.job_get(id).await.expect("job_get"), None, "{id} is gone");
+        assert!(bench.store.chunks_list(id, None, None, 10).await.expect("chunks_list").items.is_empty());
+    }
+    assert_eq!(bench.probe.number("select count(*) from job").await, 3);
+    assert_eq!(bench.probe.number("select count(*) from job_chunk").await, 6, "their chunks went with them");
+    let store = &bench.store;
+    for id in [&new, &open, &stopping] {
+        assert_eq!(bench.states(id).await.len(), 2, "{id} stays whole");
+    }
+    bench.submit(keyed(job(1), "key 0", "another")).await;
+
+    eventually("the finished one is old enough", || async {
+        store.jobs_prune(Duration::ZERO, 3).await.expect("jobs_prune");
+        store.job_get(&new).await.expect("job_get").is_none().then_some(())
+    })
+    .await;
+    prune(&bench, Duration::ZERO, 3).await;
+    assert_eq!(bench.states(&open).await, [ChunkState::Running; 2], "a job that runs is never old");
+    assert_eq!(bench.finish(&[running]).await, 1, "nor is a failed one with a running chunk");
+    assert_eq!(bench.job(&stopping).await.counts.done, 1);
+}
+
+pub(super) async fn pruning_keeps_files_and_leftovers(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (id, chunks) =
+        bench.running_of(NewJob { on_failure: outhaul_core::job::OnFailure::Continue, ..job(2) }).await;
+    for chunk in &chunks {
+        let key = chunk.key.as_deref().expect("exports have keys");
+        bench.store.file_begin(&begin(chunk, key, Reuse::Never)).await.expect("file_begin");
+    }
+    bench.store.chunks_finish(&[generated(&chunks[0], "K00000")]).await.expect("chunks_finish");
+    bench.fail(&chunks[1], None).await.expect("still owned");
+    let store = &bench.store;
+    eventually("old enough", || async {
+        store.jobs_prune(Duration::ZERO, 10).await.expect("jobs_prune");
+        store.job_get(&id).await.expect("job_get").is_none().then_some(())
+    })
+    .await;
+    prune(&bench, Duration::ZERO, 10).await;
+    assert_eq!(
+        bench.probe.number("select count(*) from chunk_file").await,
+        0,
+        "the manifest goes with the job"
+    );
+    let leftover = bench.store.files_leftover(10).await.expect("files_leftover");
+    assert_eq!(leftover.iter().map(|left| left.lease).collect::<Vec<_>>(), [chunks[1].lease]);
+    let (_, next) = bench.running(1).await;
+    match bench.store.file_begin(&begin(&next[0], "K00000", Reuse::Any)).await.expect("file_begin") {
+        FileBegun::Reusable(record) => assert_eq!((record.job_id, record.generation), (id, 1)),
+        other => panic!("a published file outlives its job's record: {other:?}"),
+    }
+}

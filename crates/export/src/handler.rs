@@ -115,7 +115,8 @@ impl Handler for ExportHandler {
         if let FileBegun::Reusable(record) = &begun {
             if task.is_there(record).await? {
                 let reason = reason::reused(rule, window);
-                return Ok(Outcome::Done { file: Some(FileOutcome::Reused(record.clone())), reason });
+                let file = FileOutcome::Reused { identity: task.identity, record: record.clone() };
+                return Ok(Outcome::Done { file: Some(file), reason });
             }
             gone = true;
             begun = task.begin(Reuse::Never).await?;

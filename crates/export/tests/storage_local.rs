@@ -1,5 +1,7 @@
 //! Storage on a local folder: the suite, and what only disks do (full, failing, tampered with).
 
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod storage_suite;
 
 use std::fs;
@@ -127,7 +129,9 @@ async fn folders_removed_while_running_are_made_again() {
     for fence in 1..=3 {
         let bytes = content(fence, SMALL);
         let lease = lease(1, fence as i64);
-        publish(&ground.storage, &Owner::default(), lease, "exports/x/a.csv", &first(), &bytes).await.unwrap();
+        publish(&ground.storage, &Owner::default(), lease, "exports/x/a.csv", &first(), &bytes)
+            .await
+            .unwrap();
         assert_eq!(read(&ground.storage, "exports/x/a.csv").await.unwrap(), bytes);
         fs::remove_dir_all(ground.files().join("exports")).unwrap();
         fs::remove_dir(ground.staging()).unwrap();
@@ -158,7 +162,10 @@ async fn people_see_urls_and_the_machine_paths() {
     assert_eq!(ground.storage.local_path("exports/a.csv"), Some(ground.files().join("exports/a.csv")));
     assert_eq!(ground.storage.local_path("../a.csv"), None);
     assert_eq!(ground.storage.local_path(".staging/1.1"), None);
-    assert_eq!(ground.storage.presign("exports/a.csv", std::time::Duration::from_secs(1)).await.unwrap(), None);
+    assert_eq!(
+        ground.storage.presign("exports/a.csv", std::time::Duration::from_secs(1)).await.unwrap(),
+        None
+    );
     ground.storage.check().await.unwrap();
     assert_eq!(ground.unfinished().await, 0);
 }

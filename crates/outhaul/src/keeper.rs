@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::context::Stop;
 use crate::duty::{Outage, jitter};
-use crate::owned::{Owned, OwnedChunk};
+use crate::owned::Owned;
 use crate::settings::WorkerSettings;
 
 /// How often cancellations are looked for.
@@ -58,6 +58,8 @@ impl Keeper {
 
     /// Renews everything once; rows that another transaction had locked are asked for again at once.
     pub(crate) async fn beat(&self) -> StoreResult<()> {
+        // After a pause of the whole process: what ran out meanwhile is stopped, not revived.
+        self.check_limits();
         let chunks = self.owned.all();
         let mut leases: Vec<Lease> =
             chunks.iter().filter(|chunk| chunk.wants_renewal()).map(|chunk| chunk.lease()).collect();
@@ -70,7 +72,7 @@ impl Keeper {
             let lost = leases.iter().filter(|lease| !known.contains(lease));
             // One that is being recorded may be gone because it was recorded; its recorder will know.
             let lost = lost.filter_map(|&lease| self.owned.get(lease)).filter(|chunk| !chunk.is_recording());
-            lost.for_each(|chunk| lose(&chunk, "another process may own it"));
+            lost.for_each(|chunk| chunk.lose("another process may own it"));
             for slot in self.owned.slots.beat(&slots, &beat.slots, asked) {
                 warn!(queue = %slot.queue, slot = slot.number, "budget slot lost: no new chunk starts under it");
             }
@@ -96,7 +98,7 @@ impl Keeper {
     pub(crate) fn check_limits(&self) {
         for chunk in self.owned.all() {
             if chunk.pulse.lease.is_over() {
-                lose(&chunk, "it was not renewed in time");
+                chunk.lose("it was not renewed in time");
                 continue;
             }
             let Some(handler) = &chunk.handler else { continue };
@@ -141,15 +143,6 @@ impl Keeper {
             }
         }
         Ok(())
-    }
-}
-
-fn lose(chunk: &OwnedChunk, why: &str) {
-    if chunk.tell(Stop::LeaseLost) {
-        let (job_id, chunk_key) = (&chunk.chunk.job_id, &chunk.chunk.chunk_key);
-        let fence = chunk.chunk.lease.fence;
-        warn!(%job_id, %chunk_key, fence, "lease lost: job {job_id} {chunk_key} fence {fence}, {why}");
-        metrics::counter!("outhaul_leases_lost_total").increment(1);
     }
 }
 

@@ -10,6 +10,7 @@ use outhaul_core::id::Lease;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_core::worker::{ClaimedChunk, Slot};
 use tokio::sync::watch;
+use tracing::warn;
 
 use crate::context::{Pulse, Stop};
 use crate::handler::Handler;
@@ -52,6 +53,16 @@ impl OwnedChunk {
             }
             news
         })
+    }
+
+    /// Its lease is gone, or can no longer be proved: stop it, and say so once.
+    pub(crate) fn lose(&self, why: &str) {
+        if self.tell(Stop::LeaseLost) {
+            let (job_id, chunk_key, fence) =
+                (&self.chunk.job_id, &self.chunk.chunk_key, self.chunk.lease.fence);
+            warn!(%job_id, %chunk_key, fence, "lease lost: job {job_id} {chunk_key} fence {fence}, {why}");
+            metrics::counter!("outhaul_leases_lost_total").increment(1);
+        }
     }
 
     /// Why it was told to stop.

@@ -49,6 +49,10 @@ impl Runner {
             warn!(%job_id, %job_type, "job {job_id} has the unknown type {job_type}: leaving it for others");
             return self.recorder.send(chunk, Write::Snooze(UNKNOWN_TYPE));
         };
+        if chunk.pulse.lease.is_over() {
+            chunk.lose("the claim took too long");
+            return self.settle(chunk, Ended::NotStarted);
+        }
         let runner = self.clone();
         tokio::spawn(async move {
             chunk.pulse.start();

@@ -10,7 +10,7 @@ use outhaul_core::state::LOST_LEASES_TO_ISOLATE;
 use outhaul_core::store::{Store, StoreResult};
 use outhaul_core::worker::{ClaimedChunk, Want};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::duty::{Outage, jitter};
 use crate::lease::LocalLease;
@@ -78,18 +78,24 @@ impl Worker {
         }
     }
 
-    /// One look: gives idle slots back, claims what fits, starts it.
+    /// One look: claims what fits, starts it, and gives back slots that found nothing to do.
     async fn round(&mut self) -> StoreResult<Round> {
+        let round = self.claim().await?;
+        // After the claim, so that every look of an idle worker still is one at every queue.
         let idle = self.owned.slots.drain_idle(self.settings.poll_interval);
-        if !idle.is_empty() {
-            self.store.slots_release(self.id, &idle).await?;
+        if !idle.is_empty()
+            && let Err(error) = self.store.slots_release(self.id, &idle).await
+        {
+            // Nothing depends on it, and a chunk claimed in this round must not be forgotten for it.
+            debug!(%error, "idle slots could not be given back; their leases will run out");
         }
+        Ok(round)
+    }
+
+    async fn claim(&mut self) -> StoreResult<Round> {
         let running = u32::try_from(self.owned.len()).unwrap_or(u32::MAX);
         let free = self.settings.concurrency.saturating_sub(running);
-        if free == 0 {
-            return Ok(Round { more: true, alone: None });
-        }
-        let wants = self.wants(free).await?;
+        let wants = if free > 0 { self.wants(free).await? } else { Vec::new() };
         if wants.is_empty() {
             return Ok(Round { more: true, alone: None });
         }

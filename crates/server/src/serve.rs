@@ -9,7 +9,7 @@ use outhaul::{Engine, Instrumented, Registry, Stores};
 use outhaul_core::store::{Store, StoreError};
 use outhaul_delivery::DatabaseDelivery;
 use outhaul_export::storage::{Storage, StorageError};
-use outhaul_export::{ExportHandler, Exports};
+use outhaul_export::{ExportHandler, ExportsError};
 use outhaul_store::{OpenOptions, Opened};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ pub enum StartError {
     Storage(#[source] StorageError),
     /// Sources and datasets.
     #[error("{0}")]
-    Exports(String),
+    Exports(#[source] ExportsError),
     /// The API's address.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] std::io::Error),
@@ -101,9 +101,8 @@ pub async fn start(config: Config, roles: Roles) -> Result<Running, StartError> 
         keeper: instrumented(opened.keeper),
     };
     let storage = Storage::open(&config.export.storage).map_err(StartError::Storage)?;
-    let exports = Exports::new(config.export.clone()).map_err(StartError::Exports)?;
-    let exports = Arc::new(exports);
-    let handler = ExportHandler::new(exports.clone(), storage.clone());
+    let handler = ExportHandler::new(&config.export, storage.clone()).map_err(StartError::Exports)?;
+    let exports = handler.exports().clone();
     let registry = Registry::new().with(handler);
     let delivery = DatabaseDelivery::start(stores.engine.clone());
 

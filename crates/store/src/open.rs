@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{Store, StoreError, StoreResult, StoreSettings};
 
@@ -39,8 +40,17 @@ pub struct Opened {
     pub keeper: Arc<dyn Store>,
 }
 
-/// Opens `postgres://…` or `sqlite:<path>`.
-pub async fn open(url: &Secret, settings: StoreSettings, options: OpenOptions) -> StoreResult<Opened> {
+/// Opens `postgres://…` or `sqlite:<path>`. Boxed, so that callers need not prove what sqlx's
+/// futures borrow.
+pub fn open(
+    url: &Secret,
+    settings: StoreSettings,
+    options: OpenOptions,
+) -> BoxFuture<'_, StoreResult<Opened>> {
+    Box::pin(open_by_scheme(url, settings, options))
+}
+
+async fn open_by_scheme(url: &Secret, settings: StoreSettings, options: OpenOptions) -> StoreResult<Opened> {
     if let Some(path) = url.expose().strip_prefix("sqlite:") {
         let path = path.strip_prefix("//").unwrap_or(path);
         // SQLite has one writer anyway: everyone shares it.

@@ -165,9 +165,7 @@ impl Local {
     pub(super) async fn size(&self, path: &str) -> Result<Option<u64>, StorageError> {
         match tokio::fs::metadata(self.target(path)?).await {
             Ok(found) => Ok(found.is_file().then_some(found.len())),
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-            {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(None)
             }
             Err(error) => Err(StorageError::io(&format!("look for `{path}`"), &self.url, error)),

@@ -5,6 +5,7 @@ mod budget;
 mod checksum;
 mod error;
 mod local;
+mod local_file;
 mod multipart;
 mod object;
 mod put;
@@ -83,9 +84,7 @@ impl Storage {
         }
         let place = match &settings.target {
             StorageTarget::Local(root) => Place::Local(Arc::new(Local::open(root)?)),
-            StorageTarget::Object { url, options } => {
-                Place::Objects(Arc::new(Objects::open(url, options)?))
-            }
+            StorageTarget::Object { url, options } => Place::Objects(Arc::new(Objects::open(url, options)?)),
         };
         Ok(Self { place, base_path: base.into() })
     }
@@ -138,7 +137,9 @@ impl Storage {
             self.remove_leftover(leftover).await?;
         }
         match &self.place {
-            Place::Local(local) => local.target(&path).map(|_| StagedFile::local(local, publisher, lease, path)),
+            Place::Local(local) => {
+                local.target(&path).map(|_| StagedFile::local(local, publisher, lease, path))
+            }
             Place::Objects(objects) => {
                 // The ETag counts only where it was recorded: a base path may have been changed since.
                 let recorded = grant.recorded.as_ref().filter(|record| record.path == path);

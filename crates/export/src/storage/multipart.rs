@@ -18,6 +18,7 @@ use super::budget::{self, FREE, MAX_PARTS, PARTS_IN_FLIGHT};
 use super::checksum::{Tally, Total};
 use super::object::{Objects, Service, quoted};
 use super::put;
+use super::staged::prove;
 use super::{Publisher, StorageError};
 
 /// A file on its way to an object store.
@@ -54,7 +55,11 @@ impl ObjectFile {
         }
     }
 
-    pub(super) async fn write(&mut self, publisher: &dyn Publisher, bytes: &[u8]) -> Result<(), StorageError> {
+    pub(super) async fn write(
+        &mut self,
+        publisher: &dyn Publisher,
+        bytes: &[u8],
+    ) -> Result<(), StorageError> {
         self.tally.add(bytes);
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -109,7 +114,8 @@ impl ObjectFile {
     async fn start(&self, publisher: &dyn Publisher) -> Result<Uploading, StorageError> {
         let key = self.objects.key(&self.path)?;
         let attributes = match self.objects.service {
-            Service::Azure => Default::default(), // it takes them only at the end, which object_store does not pass on
+            // It takes them only at the end, and object_store does not pass them on.
+            Service::Azure => Default::default(),
             service => service.marks(self.lease.to_string(), None),
         };
         let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
@@ -130,7 +136,10 @@ impl ObjectFile {
     }
 
     /// Publishes what was written; returns its ETag.
-    pub(super) async fn publish(mut self, publisher: &dyn Publisher) -> Result<(Total, String), StorageError> {
+    pub(super) async fn publish(
+        mut self,
+        publisher: &dyn Publisher,
+    ) -> Result<(Total, String), StorageError> {
         let total = std::mem::take(&mut self.tally).total();
         if self.uploading.is_none() {
             let bytes = Bytes::from(std::mem::take(&mut self.buffer));
@@ -159,7 +168,7 @@ impl ObjectFile {
         }
         let parts: Vec<PartId> = uploading.parts.drain(..).flatten().collect();
         let (key, id) = (uploading.key.clone(), uploading.upload.upload_id.clone());
-        publisher.may_publish().await?;
+        prove(publisher, self.lease, &self.path).await?;
         let error = match self.objects.multipart.complete_multipart(&key, &id, parts).await {
             Ok(done) => match done.e_tag {
                 Some(etag) => return Ok(quoted(etag)),
@@ -173,8 +182,7 @@ impl ObjectFile {
         }
         if matches!(error, Error::NotFound { .. }) {
             // Aborted by a newer owner, or by someone's clean-up: the lease tells.
-            tracing::warn!(attempt = %self.lease, path = self.path, "publish refused: the upload was aborted");
-            publisher.may_publish().await?;
+            prove(publisher, self.lease, &self.path).await?;
         }
         Err(self.failed("publish", error))
     }
@@ -211,7 +219,9 @@ impl Uploading {
             Some(Ok((index, Err(error)))) => {
                 Err(objects.failed(&format!("upload part {} of `{}`", index + 1, self.upload.path), error))
             }
-            Some(Err(_)) => Err(StorageError::retryable(format!("upload of `{}`: a part ended", self.upload.path))),
+            Some(Err(_)) => {
+                Err(StorageError::retryable(format!("upload of `{}`: a part ended", self.upload.path)))
+            }
         }
     }
 }

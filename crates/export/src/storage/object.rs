@@ -123,8 +123,9 @@ impl Objects {
             Err(Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(self.failed(&format!("look for `{path}`"), error)),
         };
-        let mark =
-            |name: &'static str| found.attributes.get(&Attribute::Metadata(name.into())).map(|v| v.to_string());
+        let mark = |name: &'static str| {
+            found.attributes.get(&Attribute::Metadata(name.into())).map(|v| v.to_string())
+        };
         Ok(Some(Head {
             attempt: mark(self.service.attempt_name()),
             sha256: mark(self.service.sha256_name()),

@@ -7,6 +7,7 @@ use outhaul_core::id::Lease;
 
 use super::checksum::Total;
 use super::object::{Head, Objects, Service, quoted, same_etag};
+use super::staged::prove;
 use super::{Publisher, StorageError};
 
 /// Publishes `bytes` and returns the ETag. `recorded` is the ETag of the file to replace.
@@ -26,7 +27,7 @@ pub(super) async fn put(
     loop {
         // In this order, look, prove, put: what was looked at before the proof can only be replaced
         // by us, and whoever replaced it since makes the condition fail.
-        publisher.may_publish().await?;
+        prove(publisher, lease, path).await?;
         let options = PutOptions {
             mode,
             attributes: objects.service.marks(attempt.clone(), Some(total.sha256.clone())),

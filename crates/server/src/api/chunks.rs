@@ -18,7 +18,7 @@ use super::query::Query;
 /// What clients see of a chunk's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum ChunkStatusView {
+pub(super) enum ChunkStatusView {
     /// Not started, or waiting to be tried again.
     Pending,
     /// A worker is on it.
@@ -46,7 +46,7 @@ impl From<ChunkStatus> for ChunkStatusView {
 /// One independent unit of work in a job.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ChunkView {
+pub(super) struct ChunkView {
     /// What it is called; unique in its job.
     #[schema(example = "key=ABC:date=20250215")]
     pub chunk_key: String,
@@ -142,7 +142,7 @@ fn read_status(text: &str) -> Result<ChunkStatus, String> {
     ),
     responses((status = 200, description = "The chunks by chunk key", body = PageView<ChunkView>), BadRequest, NotFound)
 )]
-pub async fn list(
+pub(super) async fn list(
     State(state): State<AppState>,
     JobPath(job_id): JobPath,
     mut query: Query,

@@ -16,7 +16,7 @@ use super::query::NoQuery;
 /// A named query that exports can use.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct DatasetView {
+pub(super) struct DatasetView {
     /// Its name.
     #[schema(example = "positions")]
     pub name: String,
@@ -50,7 +50,10 @@ impl DatasetView {
     get, path = "/datasets", tag = "operations", operation_id = "listDatasets",
     responses((status = 200, description = "The datasets by name", body = PageView<DatasetView>), BadRequest)
 )]
-pub async fn list(State(state): State<AppState>, _: NoQuery) -> Result<Json<PageView<DatasetView>>, Problem> {
+pub(super) async fn list(
+    State(state): State<AppState>,
+    _: NoQuery,
+) -> Result<Json<PageView<DatasetView>>, Problem> {
     let shown = |dataset: &Dataset| DatasetView::new(dataset, state.storage.display_url(&dataset.base_path));
     Ok(Json(PageView::whole(state.exports.datasets().map(|dataset| shown(dataset)).collect())))
 }

@@ -5,22 +5,22 @@ use axum::http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
 
 /// Lower-case hex.
-pub fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A strong tag for this content.
-pub fn of(content: &[u8]) -> String {
+pub(super) fn of(content: &[u8]) -> String {
     format!("\"{}\"", hex(&Sha256::digest(content)[..16]))
 }
 
 /// A tag as a header's value.
-pub fn header(tag: &str) -> HeaderValue {
+pub(super) fn header(tag: &str) -> HeaderValue {
     HeaderValue::from_str(tag).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
 /// Whether the client says that it has this tag already.
-pub fn has(headers: &HeaderMap, tag: &str) -> bool {
+pub(super) fn has(headers: &HeaderMap, tag: &str) -> bool {
     headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         value.trim() == "*"
             || value.split(',').any(|part| part.trim().strip_prefix("W/").unwrap_or(part.trim()) == tag)
@@ -28,7 +28,7 @@ pub fn has(headers: &HeaderMap, tag: &str) -> bool {
 }
 
 /// Whether a range may be answered: no `If-Range`, or one with this very tag.
-pub fn range_applies(headers: &HeaderMap, tag: &str) -> bool {
+pub(super) fn range_applies(headers: &HeaderMap, tag: &str) -> bool {
     headers.get(IF_RANGE).is_none_or(|value| value.as_bytes() == tag.as_bytes())
 }
 

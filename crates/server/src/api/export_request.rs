@@ -11,10 +11,10 @@ use super::problem::{FieldError, Problem};
 use super::submit_view::PlanView;
 
 /// The members of a submission that are read here.
-pub const MEMBERS: [&str; 3] = ["dataset", "items", "output"];
+pub(super) const MEMBERS: [&str; 3] = ["dataset", "items", "output"];
 
 /// Plans the export that a body asks for; what is wrong is added to `errors`.
-pub fn plan(
+pub(super) fn plan(
     exports: &outhaul_export::Exports,
     body: &Map<String, Value>,
     errors: &mut Vec<FieldError>,
@@ -41,7 +41,7 @@ pub fn plan(
 }
 
 /// Answers `dryRun` from the recorded files.
-pub async fn foresee(state: &AppState, plan: &ExportPlan) -> Result<PlanView, Problem> {
+pub(super) async fn foresee(state: &AppState, plan: &ExportPlan) -> Result<PlanView, Problem> {
     // No scope and no variant: what rows depend on callers, and output options, come later.
     let recorded = state.store.files_recorded(&plan.dataset.name, "", "", &plan.wanted()).await?;
     let dry = plan.dry_run(&recorded, clock::now(), state.exports.reuse_window_days);
@@ -61,7 +61,11 @@ impl Reader {
         let items = self.list("/items", body.get("items"));
         ExportRequest {
             dataset: body.get("dataset").map(|value| self.text("/dataset", value)),
-            items: items.iter().enumerate().map(|(i, item)| self.item(&format!("/items/{i}"), item)).collect(),
+            items: items
+                .iter()
+                .enumerate()
+                .map(|(i, item)| self.item(&format!("/items/{i}"), item))
+                .collect(),
             output: body.get("output").map_or_else(Output::default, |output| self.output(output)),
         }
     }
@@ -98,7 +102,12 @@ impl Reader {
         }
     }
 
-    fn object<'a>(&mut self, pointer: &str, value: &'a Value, known: &[&str]) -> Option<&'a Map<String, Value>> {
+    fn object<'a>(
+        &mut self,
+        pointer: &str,
+        value: &'a Value,
+        known: &[&str],
+    ) -> Option<&'a Map<String, Value>> {
         let Some(members) = value.as_object() else {
             self.wrong(pointer, format!("must be an object, not {}", kind(value)));
             return None;
@@ -143,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_good_request_becomes_a_plan() {
-        let body = json!({"items": [{"key": " ABC ", "effectiveDates": ["20250215", "20250315", "20250215"]}]});
+        let body =
+            json!({"items": [{"key": " ABC ", "effectiveDates": ["20250215", "20250315", "20250215"]}]});
         let plan = plan(&exports(), body.as_object().unwrap(), &mut Vec::new()).unwrap();
         let keys: Vec<_> = plan.chunks.iter().map(|chunk| chunk.chunk_key.as_str()).collect();
         assert_eq!(keys, ["key=ABC:date=20250215", "key=ABC:date=20250315"]);
@@ -159,11 +169,24 @@ mod tests {
         ]});
         let mut found = pointers(body);
         found.sort();
-        assert_eq!(found, [
-            "/dataset", "/items/0/effectiveDates/0", "/items/0/effectiveDates/1", "/items/0/key",
-            "/items/1/effectiveDates", "/items/1/key", "/items/2", "/items/3/date",
-            "/items/3/effectiveDates", "/items/3/key", "/output/force", "/output/format", "/output/mode",
-        ]);
+        assert_eq!(
+            found,
+            [
+                "/dataset",
+                "/items/0/effectiveDates/0",
+                "/items/0/effectiveDates/1",
+                "/items/0/key",
+                "/items/1/effectiveDates",
+                "/items/1/key",
+                "/items/2",
+                "/items/3/date",
+                "/items/3/effectiveDates",
+                "/items/3/key",
+                "/output/force",
+                "/output/format",
+                "/output/mode",
+            ]
+        );
     }
 
     #[test]
@@ -172,6 +195,9 @@ mod tests {
             assert_eq!(pointers(json!({ "items": items })), ["/items"]);
         }
         assert_eq!(pointers(json!({"items": []})), ["/items"]);
-        assert_eq!(pointers(json!({"items": [{"key": "A", "effectiveDates": ["20250215"]}], "output": []})), ["/output"]);
+        assert_eq!(
+            pointers(json!({"items": [{"key": "A", "effectiveDates": ["20250215"]}], "output": []})),
+            ["/output"]
+        );
     }
 }

@@ -34,7 +34,7 @@ const LINK_TTL: Duration = Duration::from_secs(5 * 60);
 /// One file of a job.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct FileView {
+pub(super) struct FileView {
     /// What it is called in this job.
     #[schema(example = "f17")]
     pub file_id: String,
@@ -104,7 +104,7 @@ impl FileView {
     ),
     responses((status = 200, description = "The files by chunk key", body = PageView<FileView>), BadRequest, NotFound)
 )]
-pub async fn list(
+pub(super) async fn list(
     State(state): State<AppState>,
     JobPath(job_id): JobPath,
     mut query: Query,
@@ -147,7 +147,7 @@ pub async fn list(
         BadRequest, NotFound,
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(state): State<AppState>,
     FilePath(job_id, file): FilePath,
     _: NoQuery,
@@ -180,7 +180,12 @@ fn storage_problem(error: StorageError) -> Problem {
 }
 
 /// A link is only given for what is really there: the storage's own 404 would not be ours.
-async fn redirect(state: &AppState, job_id: JobId, row: ManifestRow, link: &str) -> Result<Response, Problem> {
+async fn redirect(
+    state: &AppState,
+    job_id: JobId,
+    row: ManifestRow,
+    link: &str,
+) -> Result<Response, Problem> {
     let file = row.file;
     let record = FileRecord {
         path: file.path,
@@ -216,9 +221,13 @@ async fn send(state: &AppState, row: &ManifestRow, headers: &HeaderMap) -> Resul
         Wanted::Whole => (StatusCode::OK, None),
         Wanted::Part(range) => (StatusCode::PARTIAL_CONTENT, Some(range)),
         Wanted::Unsatisfiable => {
-            let length = HeaderValue::from_str(&format!("bytes */{size}")).map_err(|_| Problem::internal())?;
-            return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("the file has {size} bytes"))
-                .with_header(CONTENT_RANGE, length));
+            let length =
+                HeaderValue::from_str(&format!("bytes */{size}")).map_err(|_| Problem::internal())?;
+            return Err(Problem::new(
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                format!("the file has {size} bytes"),
+            )
+            .with_header(CONTENT_RANGE, length));
         }
     };
     let (stored, bytes) = state.storage.read(&file.path, range.clone()).await.map_err(storage_problem)?;
@@ -262,8 +271,14 @@ mod tests {
 
     #[test]
     fn file_names_in_headers_are_harmless() {
-        assert_eq!(disposition("exports/2025/02/15/ABC_20250215.csv"), "attachment; filename=\"ABC_20250215.csv\"");
+        assert_eq!(
+            disposition("exports/2025/02/15/ABC_20250215.csv"),
+            "attachment; filename=\"ABC_20250215.csv\""
+        );
         assert_eq!(disposition("a/%2E.%2Fx_20250215.csv"), "attachment; filename=\"%2E.%2Fx_20250215.csv\"");
-        assert_eq!(disposition("a/b\"; filename=x\r\n.csv"), "attachment; filename=\"b____filename_x__.csv\"");
+        assert_eq!(
+            disposition("a/b\"; filename=x\r\n.csv"),
+            "attachment; filename=\"b___filename_x__.csv\""
+        );
     }
 }

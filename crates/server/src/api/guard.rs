@@ -16,10 +16,10 @@ use tracing::Instrument as _;
 use super::problem::Problem;
 
 /// The header that ties an answer to its log lines.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Wraps every call.
-pub async fn guard(State(limit): State<Duration>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(limit): State<Duration>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();

@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
 use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use outhaul_core::clock;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use super::problem::{FieldError, Problem, ProblemBody, error_chain};
 
 /// Everything is as it should be.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct HealthView {
+pub(super) struct HealthView {
     /// `ok`.
     pub status: &'static str,
 }
@@ -24,7 +24,7 @@ pub struct HealthView {
     get, path = "/healthz", tag = "operations", operation_id = "health",
     responses((status = 200, description = "The process is alive", body = HealthView))
 )]
-pub async fn healthz() -> Json<HealthView> {
+pub(super) async fn healthz() -> Json<HealthView> {
     Json(HealthView { status: "ok" })
 }
 
@@ -37,7 +37,7 @@ pub async fn healthz() -> Json<HealthView> {
             content_type = "application/problem+json"),
     )
 )]
-pub async fn readyz(State(state): State<AppState>) -> Result<Json<HealthView>, Problem> {
+pub(super) async fn readyz(State(state): State<AppState>) -> Result<Json<HealthView>, Problem> {
     let (store, storage) = tokio::join!(state.store.ready(), state.storage.check());
     let mut errors = Vec::new();
     if let Err(error) = store {
@@ -56,7 +56,7 @@ pub async fn readyz(State(state): State<AppState>) -> Result<Json<HealthView>, P
     get, path = "/metrics", tag = "operations", operation_id = "metrics",
     responses((status = 200, description = "Prometheus text", content_type = "text/plain", body = String))
 )]
-pub async fn metrics(State(state): State<AppState>) -> Response {
+pub(super) async fn metrics(State(state): State<AppState>) -> Response {
     match state.store.queues_list().await {
         Ok(queues) => {
             for queue in queues {

@@ -16,7 +16,7 @@ use super::etag;
 /// What clients see of a job's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum JobStatusView {
+pub(super) enum JobStatusView {
     /// Nothing has started.
     Submitted,
     /// Something has started, and not everything is settled.
@@ -44,7 +44,7 @@ impl From<JobStatus> for JobStatusView {
 /// One submission and how far it is.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct JobView {
+pub(super) struct JobView {
     /// What it is called.
     #[schema(example = "J20260102_0123456789ABC")]
     pub job_id: String,
@@ -126,7 +126,7 @@ pub struct JobView {
 
 impl JobView {
     /// The job as it looks at this moment.
-    pub fn new(job: Job, now: DateTime<Utc>) -> Self {
+    pub(super) fn new(job: Job, now: DateTime<Utc>) -> Self {
         let counts = job.counts;
         let is_export = job.job_type == outhaul_core::job::EXPORT;
         Self {
@@ -174,7 +174,7 @@ fn json(view: &JobView) -> Vec<u8> {
 }
 
 /// Answers `GET`: 200, or 304 when the client has it already.
-pub fn shown(headers: &HeaderMap, job: Job, now: DateTime<Utc>) -> Response {
+pub(super) fn shown(headers: &HeaderMap, job: Job, now: DateTime<Utc>) -> Response {
     let finished = job.status.is_final();
     let mut view = JobView::new(job, now);
     let body = json(&view);
@@ -196,7 +196,7 @@ pub fn shown(headers: &HeaderMap, job: Job, now: DateTime<Utc>) -> Response {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
     use axum::http::header::IF_NONE_MATCH;
     use chrono::{TimeDelta, TimeZone};
@@ -204,7 +204,7 @@ pub mod tests {
     use outhaul_core::job::{Counts, OnFailure};
 
     /// A job that is half done, for tests.
-    pub fn half_done() -> Job {
+    pub(super) fn half_done() -> Job {
         let created_at = Utc.with_ymd_and_hms(2026, 1, 2, 3, 4, 5).unwrap();
         Job {
             job_id: JobId::new(created_at, 7),
@@ -217,7 +217,15 @@ pub mod tests {
             labels: BTreeMap::new(),
             base_path: Some("s3://bucket/exports/".into()),
             error_message: None,
-            counts: Counts { total: 4, running: 1, done: 2, reused: 1, rows: 61234, bytes: 9871234, ..Counts::default() },
+            counts: Counts {
+                total: 4,
+                running: 1,
+                done: 2,
+                reused: 1,
+                rows: 61234,
+                bytes: 9871234,
+                ..Counts::default()
+            },
             version: 3,
             run_at: None,
             created_at,
@@ -242,7 +250,8 @@ pub mod tests {
         });
         let shown = serde_json::to_value(JobView::new(job, now)).unwrap();
         assert_eq!(shown, expected);
-        let order = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let order =
+            |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(order(&shown), order(&expected));
     }
 

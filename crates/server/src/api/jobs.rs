@@ -34,7 +34,7 @@ use super::query::{NoQuery, Query};
         BadRequest, NotFound,
     )
 )]
-pub async fn get(
+pub(super) async fn get(
     State(state): State<AppState>,
     JobPath(job_id): JobPath,
     _: NoQuery,
@@ -60,7 +60,10 @@ pub async fn get(
     ),
     responses((status = 200, description = "The jobs", body = PageView<JobView>), BadRequest)
 )]
-pub async fn list(State(state): State<AppState>, mut query: Query) -> Result<Json<PageView<JobView>>, Problem> {
+pub(super) async fn list(
+    State(state): State<AppState>,
+    mut query: Query,
+) -> Result<Json<PageView<JobView>>, Problem> {
     let cursors = Cursors::new(state.store.installation(), "jobs", "");
     let status = query.take_with("status", |text| {
         JobStatus::parse(text)
@@ -98,7 +101,7 @@ pub async fn list(State(state): State<AppState>, mut query: Query) -> Result<Jso
         BadRequest, NotFound, Conflict,
     )
 )]
-pub async fn cancel(
+pub(super) async fn cancel(
     State(state): State<AppState>,
     JobPath(job_id): JobPath,
     _: NoQuery,
@@ -126,7 +129,7 @@ pub async fn cancel(
         BadRequest, NotFound, Conflict,
     )
 )]
-pub async fn retry(
+pub(super) async fn retry(
     State(state): State<AppState>,
     JobPath(job_id): JobPath,
     _: NoQuery,

@@ -14,7 +14,12 @@ use serde_json::{Map, Value};
 use super::problem::{FieldError, Problem};
 
 /// Reads a request's body as JSON.
-pub async fn read(headers: &HeaderMap, body: Body, limit: usize, patience: Duration) -> Result<Value, Problem> {
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+    patience: Duration,
+) -> Result<Value, Problem> {
     expect_json(headers)?;
     let too_large = || {
         Problem::new(
@@ -67,7 +72,7 @@ fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Parses JSON text; a member that is there twice is refused, whatever its values.
-pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Value, Problem> {
     let twice = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let root = Place { parent: None, step: Step::Index(0), twice: &twice };
@@ -176,12 +181,12 @@ impl<'de> Visitor<'de> for Place<'_> {
 }
 
 /// The pointer to a member, escaped as RFC 6901 says.
-pub fn child(pointer: &str, key: &str) -> String {
+pub(super) fn child(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 /// What a JSON value is, for messages.
-pub fn kind(value: &Value) -> &'static str {
+pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -193,7 +198,7 @@ pub fn kind(value: &Value) -> &'static str {
 }
 
 /// Text that may go to a database and to a log: no control characters, NUL among them.
-pub fn check_text(text: &str, max_chars: usize) -> Result<(), String> {
+pub(super) fn check_text(text: &str, max_chars: usize) -> Result<(), String> {
     if text.chars().count() > max_chars {
         return Err(format!("must have at most {max_chars} characters"));
     }

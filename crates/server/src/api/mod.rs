@@ -28,10 +28,9 @@ mod workers;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::{Extension, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 use outhaul_core::delivery::Delivery;
 use outhaul_core::store::Store;
@@ -67,18 +66,12 @@ pub fn router(state: AppState) -> Router {
     let (router, api) = described().split_for_parts();
     let description: Arc<str> =
         openapi::complete(api).to_json().expect("a description made of text and numbers").into();
-    let serve_description = move || {
-        let description = Arc::clone(&description);
-        async move { ([("content-type", "application/json")], description.to_string()) }
-    };
     let limit = state.limits.request_timeout;
     router
-        .route("/openapi.json", get(serve_description))
-        .route("/docs", get(docs::page))
-        .route("/docs/{name}", get(docs::asset))
         .fallback(nowhere)
         .method_not_allowed_fallback(not_so)
         .with_state(state)
+        .layer(Extension(docs::Description(description)))
         .layer(from_fn_with_state(limit, guard::guard))
 }
 
@@ -100,6 +93,9 @@ fn described() -> OpenApiRouter<AppState> {
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
+        .routes(routes!(docs::openapi))
+        .routes(routes!(docs::page))
+        .routes(routes!(docs::asset))
 }
 
 async fn nowhere() -> Response {

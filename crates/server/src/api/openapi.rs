@@ -19,19 +19,24 @@ use super::problem::{PROBLEM_JSON, ProblemBody};
     tags(
         (name = "jobs", description = "Submit work and watch it"),
         (name = "files", description = "What jobs produced"),
-        (name = "operations", description = "What is configured, who is working, and how it is going")
+        (name = "operations", description = "What is configured, who is working, and how it is going"),
+        (name = "description", description = "This description")
     ),
     components(schemas(ProblemBody))
 )]
-pub struct Description;
+pub(super) struct Description;
 
 /// Adds what every call may answer, and the version that runs.
-pub fn complete(mut api: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+pub(super) fn complete(mut api: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
     api.info.version = env!("CARGO_PKG_VERSION").to_owned();
     for item in api.paths.paths.values_mut() {
         for (changes, operation) in operations(item) {
             let mut add = |status: &str, description: &str| {
-                operation.responses.responses.entry(status.to_owned()).or_insert_with(|| problem(description));
+                operation
+                    .responses
+                    .responses
+                    .entry(status.to_owned())
+                    .or_insert_with(|| problem(description));
             };
             if changes {
                 add("403", "A page of another site may not do this");

@@ -13,22 +13,22 @@ use super::problem::FieldError;
 use super::query::read_time;
 
 /// The header that may carry the key.
-pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The members of a submission that are read here.
-pub const MEMBERS: [&str; 5] = ["idempotencyKey", "priority", "runAt", "labels", "onFailure"];
+pub(super) const MEMBERS: [&str; 5] = ["idempotencyKey", "priority", "runAt", "labels", "onFailure"];
 
 const DEFAULT_PRIORITY: u8 = 5;
 const MAX_KEY: usize = 255;
 /// The most labels a job may have.
-pub const MAX_LABELS: usize = 32;
+pub(super) const MAX_LABELS: usize = 32;
 /// The longest name of a label, in characters.
-pub const MAX_LABEL_NAME: usize = 64;
+pub(super) const MAX_LABEL_NAME: usize = 64;
 /// The longest text of a label, in characters.
-pub const MAX_LABEL_TEXT: usize = 256;
+pub(super) const MAX_LABEL_TEXT: usize = 256;
 
 /// The common options with their defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub(super) struct Options {
     /// The client's name for this request.
     pub idempotency_key: Option<String>,
     /// 0–9, higher first.
@@ -43,7 +43,7 @@ pub struct Options {
 
 impl Options {
     /// Reads the options of a body and its headers; what is wrong is added to `errors`.
-    pub fn read(
+    pub(super) fn read(
         body: &Map<String, Value>,
         headers: &HeaderMap,
         key_required: bool,
@@ -62,7 +62,7 @@ impl Options {
     }
 
     /// The options that make two requests the same, in one spelling; the key itself is not one.
-    pub fn canonical(&self) -> Value {
+    pub(super) fn canonical(&self) -> Value {
         json!({
             "priority": self.priority,
             "runAt": self.run_at.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true)),
@@ -198,7 +198,15 @@ mod tests {
         let (_, errors) = read_all(body, &[], false);
         assert_eq!(
             errors,
-            ["/idempotencyKey", "/priority", "/runAt", "/labels/a", "/labels/b~0~1", "/labels/", "/onFailure"]
+            [
+                "/idempotencyKey",
+                "/priority",
+                "/runAt",
+                "/labels/a",
+                "/labels/b~0~1",
+                "/labels/",
+                "/onFailure"
+            ]
         );
         for wrong in [json!(null), json!("5"), json!(-1), json!(5.5), json!(1e300), json!([5])] {
             assert_eq!(read_all(json!({"priority": wrong}), &[], false).1, ["/priority"]);
@@ -211,7 +219,10 @@ mod tests {
     #[test]
     fn the_key_comes_from_either_place() {
         assert_eq!(read_all(json!({}), &[b"k 1"], true).0.idempotency_key.as_deref(), Some("k 1"));
-        assert_eq!(read_all(json!({"idempotencyKey": "k"}), &[], true).0.idempotency_key.as_deref(), Some("k"));
+        assert_eq!(
+            read_all(json!({"idempotencyKey": "k"}), &[], true).0.idempotency_key.as_deref(),
+            Some("k")
+        );
         assert_eq!(read_all(json!({"idempotencyKey": "k"}), &[b"k"], false).1, [""; 0]);
         assert_eq!(read_all(json!({"idempotencyKey": "k"}), &[b"l"], false).1, ["/idempotencyKey"]);
         assert_eq!(read_all(json!({}), &[], true).1, ["/idempotencyKey"]);
@@ -225,7 +236,8 @@ mod tests {
         }
         assert!(read_all(json!({}), &[&long[..255]], false).1.is_empty());
         assert_eq!(read_all(json!({}), &[b"a", b"a"], false).1, ["Idempotency-Key"]);
-        for key in [json!(1), json!(null), json!("a\u{0}"), json!("a\n"), json!("é"), json!("x".repeat(256))] {
+        for key in [json!(1), json!(null), json!("a\u{0}"), json!("a\n"), json!("é"), json!("x".repeat(256))]
+        {
             assert_eq!(read_all(json!({"idempotencyKey": key}), &[], false).1, ["/idempotencyKey"]);
         }
     }

@@ -9,15 +9,15 @@ use super::problem::FieldError;
 use super::query::Query;
 
 /// How many items a page has when the client does not say.
-pub const DEFAULT_LIMIT: u32 = 50;
+pub(super) const DEFAULT_LIMIT: u32 = 50;
 /// The most items a page may have.
-pub const MAX_LIMIT: u32 = 200;
+pub(super) const MAX_LIMIT: u32 = 200;
 const PROOF_BYTES: usize = 8;
 
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct PageView<T> {
+pub(super) struct PageView<T> {
     /// The items of this page.
     pub items: Vec<T>,
     /// Pass it as `cursor` to get the next page; null on the last.
@@ -27,13 +27,13 @@ pub struct PageView<T> {
 
 impl<T> PageView<T> {
     /// A list that always fits one page.
-    pub fn whole(items: Vec<T>) -> Self {
+    pub(super) fn whole(items: Vec<T>) -> Self {
         Self { items, next_cursor: None }
     }
 }
 
 /// Makes and reads the cursors of one list.
-pub struct Cursors<'a> {
+pub(super) struct Cursors<'a> {
     installation: &'a str,
     list: &'a str,
     owner: &'a str,
@@ -41,18 +41,18 @@ pub struct Cursors<'a> {
 
 impl<'a> Cursors<'a> {
     /// The cursors of a list (`jobs`, `chunks`, `files`), of one job where the list is a job's.
-    pub fn new(installation: &'a str, list: &'a str, owner: &'a str) -> Self {
+    pub(super) fn new(installation: &'a str, list: &'a str, owner: &'a str) -> Self {
         Self { installation, list, owner }
     }
 
     /// The cursor that continues after `position`.
-    pub fn make(&self, position: &str) -> String {
+    pub(super) fn make(&self, position: &str) -> String {
         let proof = self.proof(position.as_bytes());
         proof.iter().chain(position.as_bytes()).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The position in a cursor of ours.
-    pub fn read(&self, cursor: &str) -> Option<String> {
+    pub(super) fn read(&self, cursor: &str) -> Option<String> {
         let bytes = decode_hex(cursor)?;
         let (proof, position) = bytes.split_at_checked(PROOF_BYTES)?;
         (proof == self.proof(position)).then(|| String::from_utf8(position.to_vec()).ok())?
@@ -70,7 +70,7 @@ impl<'a> Cursors<'a> {
     }
 
     /// Takes `limit` and `cursor` from a query; problems go to the query.
-    pub fn take(&self, query: &mut Query) -> (u32, Option<String>) {
+    pub(super) fn take(&self, query: &mut Query) -> (u32, Option<String>) {
         let limit = query.take_with("limit", |text| match text.parse::<u32>() {
             Ok(limit @ 1..=MAX_LIMIT) if !text.starts_with('+') => Ok(limit),
             _ => Err(format!("must be a number from 1 to {MAX_LIMIT}")),
@@ -82,7 +82,7 @@ impl<'a> Cursors<'a> {
     }
 
     /// The same where positions are numbers.
-    pub fn take_number(&self, query: &mut Query) -> (u32, Option<i64>) {
+    pub(super) fn take_number(&self, query: &mut Query) -> (u32, Option<i64>) {
         let (limit, position) = self.take(query);
         let number = position.and_then(|position| {
             let number = position.parse().ok();
@@ -96,7 +96,7 @@ impl<'a> Cursors<'a> {
 }
 
 fn decode_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() % 2 != 0 || !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
         return None;
     }
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
@@ -136,9 +136,19 @@ mod tests {
 
     #[test]
     fn limits_outside_the_range_are_refused() {
-        for (text, limit) in [("", Some(50)), ("limit=1", Some(1)), ("limit=200", Some(200)), ("limit=0", None),
-            ("limit=201", None), ("limit=-1", None), ("limit=%2B5", None), ("limit=", None), ("limit=x", None),
-            ("limit=99999999999999999999", None), ("limit=1&limit=2", None)] {
+        for (text, limit) in [
+            ("", Some(50)),
+            ("limit=1", Some(1)),
+            ("limit=200", Some(200)),
+            ("limit=0", None),
+            ("limit=201", None),
+            ("limit=-1", None),
+            ("limit=%2B5", None),
+            ("limit=", None),
+            ("limit=x", None),
+            ("limit=99999999999999999999", None),
+            ("limit=1&limit=2", None),
+        ] {
             let mut query = Query::parse(text);
             let (got, _) = OURS.take(&mut query);
             assert_eq!(query.finish().is_ok().then_some(got), limit, "{text}");

@@ -15,7 +15,7 @@ async fn segments(parts: &mut Parts) -> Option<Vec<String>> {
 
 /// `{jobId}`.
 #[derive(Debug)]
-pub struct JobPath(pub JobId);
+pub(super) struct JobPath(pub JobId);
 
 impl<S: Send + Sync> FromRequestParts<S> for JobPath {
     type Rejection = Problem;
@@ -29,7 +29,7 @@ impl<S: Send + Sync> FromRequestParts<S> for JobPath {
 
 /// `{jobId}/files/{fileId}`.
 #[derive(Debug)]
-pub struct FilePath(pub JobId, pub ChunkId);
+pub(super) struct FilePath(pub JobId, pub ChunkId);
 
 impl<S: Send + Sync> FromRequestParts<S> for FilePath {
     type Rejection = Problem;
@@ -45,7 +45,7 @@ impl<S: Send + Sync> FromRequestParts<S> for FilePath {
 
 /// `{name}` of a queue.
 #[derive(Debug)]
-pub struct QueuePath(pub String);
+pub(super) struct QueuePath(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
     type Rejection = Problem;
@@ -59,7 +59,7 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
 }
 
 /// `f<chunk id>`: what clients call a file.
-pub fn file_id(id: ChunkId) -> String {
+pub(super) fn file_id(id: ChunkId) -> String {
     format!("f{id}")
 }
 
@@ -77,7 +77,9 @@ mod tests {
     #[test]
     fn file_ids_have_one_spelling() {
         assert_eq!(parse_file_id("f17"), Some(ChunkId(17)));
-        for text in ["", "f", "17", "f-1", "f+1", "f017", "F17", "f1 ", "f99999999999999999999", "f1/..", "f\u{0661}"] {
+        for text in
+            ["", "f", "17", "f-1", "f+1", "f017", "F17", "f1 ", "f99999999999999999999", "f1/..", "f\u{0661}"]
+        {
             assert_eq!(parse_file_id(text), None, "{text}");
         }
     }

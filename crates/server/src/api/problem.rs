@@ -9,11 +9,11 @@ use serde::Serialize;
 use utoipa::{IntoResponses, ToSchema};
 
 /// The media type of every refusal.
-pub const PROBLEM_JSON: &str = "application/problem+json";
+pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// One thing that is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct FieldError {
+pub(super) struct FieldError {
     /// Where: a JSON pointer into the body (`/items/0/key`), `?name` for a query parameter, or the
     /// name of a header.
     pub pointer: String,
@@ -23,14 +23,14 @@ pub struct FieldError {
 
 impl FieldError {
     /// A thing that is wrong at `pointer`.
-    pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(super) fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
     }
 }
 
 /// Why a request was refused (RFC 9457).
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ProblemBody {
+pub(super) struct ProblemBody {
     /// `about:blank`: the status says which kind of problem it is.
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -47,7 +47,7 @@ pub struct ProblemBody {
 
 /// A refusal on its way to the client.
 #[derive(Debug)]
-pub struct Problem {
+pub(super) struct Problem {
     status: StatusCode,
     detail: String,
     errors: Vec<FieldError>,
@@ -56,12 +56,12 @@ pub struct Problem {
 
 impl Problem {
     /// A refusal with a status and a sentence.
-    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), errors: Vec::new(), headers: Vec::new() }
     }
 
     /// 400 with every problem at once.
-    pub fn invalid(errors: Vec<FieldError>) -> Self {
+    pub(super) fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             [only] if only.pointer.is_empty() => only.message.clone(),
             [only] => format!("{}: {}", only.pointer, only.message),
@@ -71,38 +71,38 @@ impl Problem {
     }
 
     /// 400 with one sentence and no place to point at.
-    pub fn bad_request(detail: impl Into<String>) -> Self {
+    pub(super) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
     /// 404.
-    pub fn not_found(detail: impl Into<String>) -> Self {
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
     /// 404 for a job, the same words whether it never existed or may not be seen.
-    pub fn no_such_job() -> Self {
+    pub(super) fn no_such_job() -> Self {
         Self::not_found("there is no such job")
     }
 
     /// 409.
-    pub fn conflict(detail: impl Into<String>) -> Self {
+    pub(super) fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
     /// 500; what happened is in the log under the request's id.
-    pub fn internal() -> Self {
+    pub(super) fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "something went wrong here; the log has the details")
     }
 
     /// 503: worth another try soon.
-    pub fn unavailable(detail: impl Into<String>) -> Self {
+    pub(super) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
             .with_header(RETRY_AFTER, HeaderValue::from_static("5"))
     }
 
     /// 503 that names what is not there.
-    pub fn not_ready(errors: Vec<FieldError>) -> Self {
+    pub(super) fn not_ready(errors: Vec<FieldError>) -> Self {
         let names: Vec<&str> = errors.iter().map(|error| error.pointer.as_str()).collect();
         let detail = format!("not ready: {}", names.join(", "));
         Self { errors, ..Self::unavailable(detail) }
@@ -110,18 +110,20 @@ impl Problem {
 
     /// Adds a header to the answer.
     #[must_use]
-    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
     /// The status it will be sent with.
-    pub fn status(&self) -> StatusCode {
+    #[cfg(test)]
+    pub(super) fn status(&self) -> StatusCode {
         self.status
     }
 
     /// What is wrong, place by place.
-    pub fn errors(&self) -> &[FieldError] {
+    #[cfg(test)]
+    pub(super) fn errors(&self) -> &[FieldError] {
         &self.errors
     }
 }
@@ -145,7 +147,7 @@ impl From<StoreError> for Problem {
 }
 
 /// An error with all its causes in one line, for the log.
-pub fn error_chain(error: &dyn std::error::Error) -> String {
+pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -181,23 +183,35 @@ impl IntoResponse for Problem {
 }
 
 /// The refusals as the API's description lists them; handlers name the ones they can give.
-pub mod described {
+pub(super) mod described {
     use super::{IntoResponses, ProblemBody};
 
     /// The request itself is wrong.
     #[derive(IntoResponses)]
-    #[response(status = 400, description = "The request is wrong; `errors` lists every problem", content_type = "application/problem+json")]
-    pub struct BadRequest(#[expect(dead_code, reason = "describes only")] ProblemBody);
+    #[response(
+        status = 400,
+        description = "The request is wrong; `errors` lists every problem",
+        content_type = "application/problem+json"
+    )]
+    pub(crate) struct BadRequest(#[expect(dead_code, reason = "describes only")] ProblemBody);
 
     /// What the path names is not there.
     #[derive(IntoResponses)]
-    #[response(status = 404, description = "There is nothing of that name", content_type = "application/problem+json")]
-    pub struct NotFound(#[expect(dead_code, reason = "describes only")] ProblemBody);
+    #[response(
+        status = 404,
+        description = "There is nothing of that name",
+        content_type = "application/problem+json"
+    )]
+    pub(crate) struct NotFound(#[expect(dead_code, reason = "describes only")] ProblemBody);
 
     /// The state of things forbids it.
     #[derive(IntoResponses)]
-    #[response(status = 409, description = "Not possible in the present state", content_type = "application/problem+json")]
-    pub struct Conflict(#[expect(dead_code, reason = "describes only")] ProblemBody);
+    #[response(
+        status = 409,
+        description = "Not possible in the present state",
+        content_type = "application/problem+json"
+    )]
+    pub(crate) struct Conflict(#[expect(dead_code, reason = "describes only")] ProblemBody);
 }
 
 #[cfg(test)]
@@ -229,8 +243,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_unavailable_store_is_503_and_says_when_to_come_back() {
-        let response =
-            Problem::from(StoreError::Unavailable("postgres://user:hunter2@db refused".into())).into_response();
+        let response = Problem::from(StoreError::Unavailable("postgres://user:hunter2@db refused".into()))
+            .into_response();
         assert_eq!(response.status(), 503);
         assert!(response.headers().contains_key(RETRY_AFTER));
         assert!(!json(response).await.to_string().contains("hunter2"));

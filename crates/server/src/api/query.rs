@@ -12,20 +12,24 @@ const MAX_FILTER_CHARS: usize = 255;
 
 /// What is left of a query string; `finish` refuses what nobody took.
 #[derive(Debug)]
-pub struct Query {
+pub(super) struct Query {
     pairs: Vec<(String, String)>,
     errors: Vec<FieldError>,
 }
 
 impl Query {
     /// Splits a query string.
-    pub fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let pairs = url::form_urlencoded::parse(text.as_bytes()).into_owned().collect();
         Self { pairs, errors: Vec::new() }
     }
 
     /// Takes a parameter and reads it; a problem is kept for [`Query::finish`].
-    pub fn take_with<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+    pub(super) fn take_with<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
         let mut values = self.pairs.extract_if(.., |(given, _)| given == name).map(|(_, value)| value);
         let first = values.next();
         let more = values.count() > 0;
@@ -43,17 +47,17 @@ impl Query {
     }
 
     /// Takes a text to compare with.
-    pub fn take_text(&mut self, name: &str) -> Option<String> {
+    pub(super) fn take_text(&mut self, name: &str) -> Option<String> {
         self.take_with(name, |text| check_text(text, MAX_FILTER_CHARS).map(|()| text.to_owned()))
     }
 
     /// Takes a moment.
-    pub fn take_time(&mut self, name: &str) -> Option<DateTime<Utc>> {
+    pub(super) fn take_time(&mut self, name: &str) -> Option<DateTime<Utc>> {
         self.take_with(name, read_time)
     }
 
     /// Takes `true` or `false`.
-    pub fn take_flag(&mut self, name: &str) -> bool {
+    pub(super) fn take_flag(&mut self, name: &str) -> bool {
         let flag = self.take_with(name, |text| match text {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -63,18 +67,18 @@ impl Query {
     }
 
     /// Adds a problem.
-    pub fn refuse(&mut self, error: FieldError) {
+    pub(super) fn refuse(&mut self, error: FieldError) {
         self.errors.push(error);
     }
 
     /// Every problem: those of values, and the parameters that nobody took.
-    pub fn finish(self) -> Result<(), Problem> {
+    pub(super) fn finish(self) -> Result<(), Problem> {
         let errors = self.into_errors();
         if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
     }
 
     /// The same as a list, where the body may have more to add.
-    pub fn into_errors(mut self) -> Vec<FieldError> {
+    pub(super) fn into_errors(mut self) -> Vec<FieldError> {
         for (name, _) in self.pairs {
             let name: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
             self.errors.push(FieldError::new(format!("?{name}"), "there is no such parameter"));
@@ -95,7 +99,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
 
 /// For calls that take no parameters.
 #[derive(Debug)]
-pub struct NoQuery;
+pub(super) struct NoQuery;
 
 impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
     type Rejection = Problem;
@@ -106,7 +110,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
 }
 
 /// Reads an RFC 3339 moment of the years 1 to 9999, to the microsecond that databases keep.
-pub fn read_time(text: &str) -> Result<DateTime<Utc>, String> {
+pub(super) fn read_time(text: &str) -> Result<DateTime<Utc>, String> {
     let time = DateTime::parse_from_rfc3339(text).ok().map(|time| time.timestamp_micros());
     time.and_then(DateTime::from_timestamp_micros)
         .filter(|time| (1..=9999).contains(&time.year()))
@@ -133,8 +137,15 @@ mod tests {
     fn times_are_utc_and_of_this_era() {
         assert_eq!(read_time("2026-01-02T03:04:05+02:00").unwrap().to_rfc3339(), "2026-01-02T01:04:05+00:00");
         assert!(read_time("2016-12-31T23:59:60Z").is_ok(), "a leap second is a moment like any other");
-        for text in ["", "2026-01-02", "2026-13-02T03:04:05Z", "0000-01-01T00:00:00Z", "2026-01-02T03:04:05",
-            "9999-12-31T23:59:59-01:00", "1767323045"] {
+        for text in [
+            "",
+            "2026-01-02",
+            "2026-13-02T03:04:05Z",
+            "0000-01-01T00:00:00Z",
+            "2026-01-02T03:04:05",
+            "9999-12-31T23:59:59-01:00",
+            "1767323045",
+        ] {
             assert!(read_time(text).is_err(), "{text}");
         }
     }

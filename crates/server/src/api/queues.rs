@@ -17,7 +17,7 @@ use super::query::NoQuery;
 /// What a queue's chunks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum QueueKind {
+pub(super) enum QueueKind {
     /// Exports and reports from one source.
     Source,
     /// Custom jobs of one type.
@@ -27,7 +27,7 @@ pub enum QueueKind {
 /// Where chunks wait.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct QueueView {
+pub(super) struct QueueView {
     /// `source:<name>` or `job:<TYPE>`.
     #[schema(example = "source:warehouse")]
     pub name: String,
@@ -69,7 +69,10 @@ impl From<QueueRow> for QueueView {
     get, path = "/queues", tag = "operations", operation_id = "listQueues",
     responses((status = 200, description = "All queues by name", body = PageView<QueueView>), BadRequest)
 )]
-pub async fn list(State(state): State<AppState>, _: NoQuery) -> Result<Json<PageView<QueueView>>, Problem> {
+pub(super) async fn list(
+    State(state): State<AppState>,
+    _: NoQuery,
+) -> Result<Json<PageView<QueueView>>, Problem> {
     let mut rows = state.store.queues_list().await?;
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Json(PageView::whole(rows.into_iter().map(QueueView::from).collect())))
@@ -81,7 +84,7 @@ pub async fn list(State(state): State<AppState>, _: NoQuery) -> Result<Json<Page
     params(("name" = String, Path, description = "The queue", example = "source:warehouse")),
     responses((status = 200, description = "The queue, paused", body = QueueView), BadRequest, NotFound)
 )]
-pub async fn pause(
+pub(super) async fn pause(
     State(state): State<AppState>,
     QueuePath(name): QueuePath,
     _: NoQuery,
@@ -95,7 +98,7 @@ pub async fn pause(
     params(("name" = String, Path, description = "The queue", example = "source:warehouse")),
     responses((status = 200, description = "The queue, running", body = QueueView), BadRequest, NotFound)
 )]
-pub async fn resume(
+pub(super) async fn resume(
     State(state): State<AppState>,
     QueuePath(name): QueuePath,
     _: NoQuery,

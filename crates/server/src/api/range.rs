@@ -8,7 +8,7 @@ use axum::http::header::RANGE;
 
 /// Which bytes of a file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub(super) enum Wanted {
     /// All of them.
     Whole,
     /// These, never empty.
@@ -18,7 +18,7 @@ pub enum Wanted {
 }
 
 /// Reads the header for a file of `size` bytes.
-pub fn wanted(headers: &HeaderMap, size: u64) -> Wanted {
+pub(super) fn wanted(headers: &HeaderMap, size: u64) -> Wanted {
     let mut values = headers.get_all(RANGE).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return Wanted::Whole };
     value.to_str().ok().and_then(|text| parse(text, size)).unwrap_or(Wanted::Whole)
@@ -60,8 +60,15 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_to_the_file() {
-        for (text, range) in [("bytes=0-3", 0..4), ("bytes=0-0", 0..1), ("bytes=5-", 5..10), ("bytes=-3", 7..10),
-            ("bytes=-30", 0..10), ("bytes=9-99999999999999999999999", 9..10), ("Bytes = 2-3", 2..4)] {
+        for (text, range) in [
+            ("bytes=0-3", 0..4),
+            ("bytes=0-0", 0..1),
+            ("bytes=5-", 5..10),
+            ("bytes=-3", 7..10),
+            ("bytes=-30", 0..10),
+            ("bytes=9-99999999999999999999999", 9..10),
+            ("Bytes = 2-3", 2..4),
+        ] {
             assert_eq!(read(text, 10), Wanted::Part(range), "{text}");
         }
     }
@@ -77,7 +84,9 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_gets_the_whole_file() {
-        for text in ["bytes=5-2", "bytes=-", "bytes=a-b", "bytes=1-2,4-5", "rows=1-2", "bytes", "bytes=+1-2", ""] {
+        for text in
+            ["bytes=5-2", "bytes=-", "bytes=a-b", "bytes=1-2,4-5", "rows=1-2", "bytes", "bytes=+1-2", ""]
+        {
             assert_eq!(read(text, 10), Wanted::Whole, "{text}");
         }
         let mut twice = HeaderMap::new();

@@ -51,7 +51,7 @@ const MAX_ERRORS: usize = 1000;
         (status = 422, description = "The key was used for another request", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
-pub async fn submit(
+pub(super) async fn submit(
     State(state): State<AppState>,
     mut query: Query,
     headers: HeaderMap,
@@ -192,6 +192,9 @@ mod tests {
     #[test]
     fn unknown_fields_are_refused_by_name() {
         let (_, errors) = judged(json!({"items": [], "Items": [], "a/b": 1}));
-        assert_eq!(errors.iter().map(|(pointer, _)| pointer.as_str()).collect::<Vec<_>>(), ["/Items", "/a~1b"]);
+        assert_eq!(
+            errors.iter().map(|(pointer, _)| pointer.as_str()).collect::<Vec<_>>(),
+            ["/Items", "/a~1b"]
+        );
     }
 }

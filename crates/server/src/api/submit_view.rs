@@ -18,7 +18,7 @@ const NO_CONTROLS: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({"items": [{"key": "ABC", "effectiveDates": ["20250215", "20250315"]}], "output": {"format": "CSV"}}))]
 #[expect(dead_code, reason = "describes only")]
-pub struct JobRequest {
+pub(super) struct JobRequest {
     /// The dataset; may be left out where one is the default.
     #[schema(nullable = false, pattern = "^[a-z][a-z0-9_]*$")]
     dataset: Option<String>,
@@ -48,12 +48,12 @@ pub struct JobRequest {
 fn labels() -> Object {
     let text = |min, max| {
         let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(min)).max_length(Some(max));
-        text.pattern(Some(NO_CONTROLS)).build()
+        text.pattern(Some(NO_CONTROLS))
     };
     ObjectBuilder::new()
         .description(Some("The client's own notes"))
         .max_properties(Some(MAX_LABELS))
-        .property_names(Some(text(1, MAX_LABEL_NAME)))
+        .property_names(Some(text(1, MAX_LABEL_NAME).build()))
         .additional_properties(Some(text(0, MAX_LABEL_TEXT)))
         .build()
 }
@@ -62,7 +62,7 @@ fn labels() -> Object {
 #[derive(Debug, ToSchema, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "describes only")]
-pub struct ItemRequest {
+pub(super) struct ItemRequest {
     /// Trimmed; no control characters.
     #[schema(min_length = 1, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$", example = "ABC")]
     key: String,
@@ -75,13 +75,13 @@ pub struct ItemRequest {
 #[derive(Debug, ToSchema, serde::Deserialize)]
 #[schema(pattern = "^[0-9]{4}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$", example = "20250215")]
 #[expect(dead_code, reason = "describes only")]
-pub struct DateText(String);
+pub(super) struct DateText(String);
 
 /// How files are written.
 #[derive(Debug, ToSchema, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "describes only")]
-pub struct OutputRequest {
+pub(super) struct OutputRequest {
     /// The format.
     #[schema(nullable = false, inline, default = "CSV")]
     format: Option<FormatRequest>,
@@ -92,8 +92,7 @@ pub struct OutputRequest {
 
 /// The formats that are there.
 #[derive(Debug, ToSchema, serde::Deserialize)]
-#[expect(dead_code, reason = "describes only")]
-pub enum FormatRequest {
+pub(super) enum FormatRequest {
     /// Comma-separated values.
     #[serde(rename = "CSV")]
     Csv,
@@ -102,8 +101,7 @@ pub enum FormatRequest {
 /// What a failed chunk does to the rest.
 #[derive(Debug, ToSchema, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(dead_code, reason = "describes only")]
-pub enum OnFailureRequest {
+pub(super) enum OnFailureRequest {
     /// The job is FAILED at once.
     Stop,
     /// The others go on.
@@ -112,7 +110,7 @@ pub enum OnFailureRequest {
 
 /// What a submission would do.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct PlanView {
+pub(super) struct PlanView {
     /// Files in all.
     pub total: usize,
     /// Files that are recorded and would be used again.
@@ -132,7 +130,8 @@ mod tests {
     fn the_description_and_the_reader_know_the_same_fields() {
         use utoipa::PartialSchema;
         let schema = serde_json::to_value(JobRequest::schema()).unwrap();
-        let mut described: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        let mut described: Vec<&str> =
+            schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
         let mut read: Vec<&str> = super::super::options::MEMBERS.to_vec();
         read.extend(super::super::export_request::MEMBERS);
         described.sort_unstable();

@@ -1,4 +1,5 @@
-//! The whole router against a store that remembers nothing: routing, refusals and the description.
+//! What the handlers' tests share, and the API's own description. The routes are tested over HTTP in
+//! `tests/api.rs`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,13 +29,103 @@ fn settings() -> ExportSettings {
     ExportSettings {
         sources: BTreeMap::from([(source.name.clone(), source)]),
         datasets: BTreeMap::from([(dataset.name.clone(), dataset)]),
-        storage: StorageSettings { target: StorageTarget::Local("files".into()), base_path: "exports/".into() },
+        storage: StorageSettings {
+            target: StorageTarget::Local("files".into()),
+            base_path: "exports/".into(),
+        },
         reuse_window_days: 7,
         max_chunks_per_job: 10,
     }
 }
 
 /// One dataset, `positions`, the default one.
-pub fn exports() -> Exports {
+pub(super) fn exports() -> Exports {
     Exports::new(&settings()).unwrap()
+}
+
+fn description() -> serde_json::Value {
+    let (_, api) = super::described().split_for_parts();
+    serde_json::from_str(&super::openapi::complete(api).to_json().unwrap()).unwrap()
+}
+
+#[test]
+fn the_description_names_every_route_of_this_version() {
+    let api = description();
+    assert!(api["openapi"].as_str().unwrap().starts_with("3.1"), "{}", api["openapi"]);
+    assert_eq!(api["info"]["title"], "Outhaul");
+    let mut routes: Vec<String> = Vec::new();
+    for (path, item) in api["paths"].as_object().unwrap() {
+        routes.extend(item.as_object().unwrap().keys().map(|method| format!("{method} {path}")));
+    }
+    routes.sort();
+    assert_eq!(
+        routes,
+        [
+            "get /datasets",
+            "get /docs",
+            "get /docs/{name}",
+            "get /healthz",
+            "get /jobs",
+            "get /jobs/{jobId}",
+            "get /jobs/{jobId}/chunks",
+            "get /jobs/{jobId}/files",
+            "get /jobs/{jobId}/files/{fileId}",
+            "get /metrics",
+            "get /openapi.json",
+            "get /queues",
+            "get /readyz",
+            "get /workers",
+            "post /jobs",
+            "post /jobs/{jobId}/cancel",
+            "post /jobs/{jobId}/retry",
+            "post /queues/{name}/pause",
+            "post /queues/{name}/resume",
+        ]
+    );
+}
+
+#[test]
+fn every_refusal_is_described_as_problem_json() {
+    let api = description();
+    for (path, item) in api["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                let is_problem = response["content"].get("application/problem+json").is_some();
+                assert_eq!(is_problem, status.as_str() >= "400", "{method} {path} {status}: {response}");
+            }
+            for status in ["500", "503"] {
+                assert!(operation["responses"].get(status).is_some(), "{method} {path} {status}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_reference_in_the_description_leads_somewhere() {
+    fn check(api: &serde_json::Value, value: &serde_json::Value) {
+        match value {
+            serde_json::Value::Object(members) => {
+                if let Some(target) = members.get("$ref").and_then(|target| target.as_str()) {
+                    assert!(api.pointer(target.trim_start_matches('#')).is_some(), "{target}");
+                }
+                members.values().for_each(|value| check(api, value));
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|value| check(api, value)),
+            _ => {}
+        }
+    }
+    let api = description();
+    check(&api, &api);
+}
+
+#[test]
+fn every_member_of_an_answer_is_promised() {
+    let api = description();
+    for name in ["JobView", "ChunkView", "FileView", "QueueView", "WorkerView", "DatasetView", "ProblemBody"]
+    {
+        let schema = &api["components"]["schemas"][name];
+        let properties = schema["properties"].as_object().unwrap_or_else(|| panic!("{name}: {schema}"));
+        let required = schema["required"].as_array().unwrap();
+        assert_eq!(required.len(), properties.len(), "{name}: {schema}");
+    }
 }

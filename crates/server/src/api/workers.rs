@@ -22,7 +22,7 @@ const SEEN_WITHIN: Duration = Duration::from_secs(300);
 /// A process that takes part in the work.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct WorkerView {
+pub(super) struct WorkerView {
     /// Its identity, of this one start.
     pub id: String,
     /// The machine's name.
@@ -63,7 +63,10 @@ impl From<WorkerRow> for WorkerView {
     get, path = "/workers", tag = "operations", operation_id = "listWorkers",
     responses((status = 200, description = "The processes", body = PageView<WorkerView>), BadRequest)
 )]
-pub async fn list(State(state): State<AppState>, _: NoQuery) -> Result<Json<PageView<WorkerView>>, Problem> {
+pub(super) async fn list(
+    State(state): State<AppState>,
+    _: NoQuery,
+) -> Result<Json<PageView<WorkerView>>, Problem> {
     let rows = state.store.workers_list(SEEN_WITHIN).await?;
     Ok(Json(PageView::whole(rows.into_iter().map(WorkerView::from).collect())))
 }

@@ -94,7 +94,10 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { server, cause } => {
-                write!(f, "no answer from {server}: {cause}\n  Is `outhaul serve` running there? See --server.")
+                write!(
+                    f,
+                    "no answer from {server}: {cause}\n  Is `outhaul serve` running there? See --server."
+                )
             }
             Self::Refused(refusal) => {
                 write!(f, "{} ({})", refusal.title, refusal.status)?;
@@ -124,7 +127,9 @@ impl Client {
         let url = Url::parse(server)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some())
-            .ok_or_else(|| Failure::new(format!("`{server}` is not a server's address; write http://host:port")))?;
+            .ok_or_else(|| {
+                Failure::new(format!("`{server}` is not a server's address; write http://host:port"))
+            })?;
         let builder = || {
             let builder = reqwest::Client::builder()
                 .user_agent(concat!("outhaul/", env!("CARGO_PKG_VERSION")))
@@ -229,7 +234,11 @@ impl Client {
             cause = inner;
         }
         let cause = if cause.source().is_none() && std::ptr::addr_eq(cause, error) {
-            if error.is_timeout() { "it took too long".to_owned() } else { "the connection failed".to_owned() }
+            if error.is_timeout() {
+                "it took too long".to_owned()
+            } else {
+                "the connection failed".to_owned()
+            }
         } else {
             cause.to_string()
         };

@@ -63,7 +63,12 @@ pub(crate) fn show(items: &[Value]) {
     say(table::table(&["KEY", "DATE", "ROWS", "BYTES", "SHA256", "REUSED", "CURRENT", "PATH"], &rows));
 }
 
-async fn download(client: &Client, args: &Files, folder: &Path, items: &[Value]) -> Result<ExitCode, Failure> {
+async fn download(
+    client: &Client,
+    args: &Files,
+    folder: &Path,
+    items: &[Value],
+) -> Result<ExitCode, Failure> {
     let cannot = |error| Failure::new(format!("{} cannot be made: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(cannot)?;
     // Several jobs may share a folder; each adds what it brought.

@@ -28,8 +28,13 @@ pub(crate) fn run(args: &Init) -> Result<ExitCode, Failure> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true);
     // Create-only in one step: a file that appears meanwhile is not overwritten either.
-    if args.force { options.create(true).truncate(true) } else { options.create_new(true) };
-    let written = options.open(&args.file).and_then(|mut out| std::io::Write::write_all(&mut out, TEMPLATE.as_bytes()));
+    if args.force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    let written =
+        options.open(&args.file).and_then(|mut out| std::io::Write::write_all(&mut out, TEMPLATE.as_bytes()));
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failure::new(format!("{file} is there already; --force overwrites it"))

@@ -121,7 +121,10 @@ mod tests {
     #[test]
     fn nothing_leaves_the_folder() {
         let folder = Path::new("out");
-        assert_eq!(entry("exports/2025/A.csv", "").place(folder).unwrap(), Path::new("out/exports/2025/A.csv"));
+        assert_eq!(
+            entry("exports/2025/A.csv", "").place(folder).unwrap(),
+            Path::new("out/exports/2025/A.csv")
+        );
         for path in ["", "../x", "a/../../x", "/etc/passwd", "manifest.json", "./x"] {
             assert!(entry(path, "").place(folder).is_err(), "{path}");
         }

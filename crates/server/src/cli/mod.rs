@@ -12,6 +12,7 @@ mod jobs;
 mod manifest;
 mod migrate;
 mod progress;
+mod sample;
 mod serve;
 mod status;
 mod submit;
@@ -127,8 +128,8 @@ mod tests {
         let command = Cli::command();
         let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
         for name in [
-            "demo", "serve", "submit", "jobs", "status", "files", "cancel", "retry", "verify", "init", "check",
-            "migrate",
+            "demo", "serve", "submit", "jobs", "status", "files", "cancel", "retry", "verify", "init",
+            "check", "migrate",
         ] {
             assert!(names.contains(&name), "{name}");
         }

@@ -32,7 +32,9 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
         tracing::warn!(listen = %config.listen, "serve.insecure: anyone who reaches {} may use it", config.listen);
     }
     if config.export.datasets.is_empty() {
-        tracing::warn!("serve.no_datasets: nothing can be exported until the configuration names a [datasets.…]");
+        tracing::warn!(
+            "serve.no_datasets: nothing can be exported until the configuration names a [datasets.…]"
+        );
     }
     let run = serve::run(config, args.roles).await;
     run.map_err(|error| Failure::new(with_causes(&error)))?;

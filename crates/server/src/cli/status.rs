@@ -62,7 +62,10 @@ pub(crate) fn show(job: &Value, json: bool) {
                 count(job, "cancelled")
             ),
         ),
-        ("files", format!("{} generated, {} reused", count(job, "filesGenerated"), count(job, "filesReused"))),
+        (
+            "files",
+            format!("{} generated, {} reused", count(job, "filesGenerated"), count(job, "filesReused")),
+        ),
         ("output", format!("{} rows, {}", count(job, "rows"), bytes(job, "bytes"))),
         ("base path", text(job, "s3BasePath")),
         ("error", text(job, "errorMessage")),

@@ -57,10 +57,16 @@ pub(crate) async fn run(args: Verify) -> Result<ExitCode, Failure> {
     } else {
         verify_folder(&folder)?
     };
-    Ok(report(&found, args.target.json))
+    report(&found, args.target.json);
+    Ok(verdict(&found))
 }
 
-fn report(found: &[(String, State)], json: bool) -> ExitCode {
+fn verdict(found: &[(String, State)]) -> ExitCode {
+    let bad = found.iter().any(|(_, state)| matches!(state, State::Corrupt | State::Missing));
+    if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn report(found: &[(String, State)], json: bool) {
     let count = |state: State| found.iter().filter(|(_, one)| *one == state).count();
     let [ok, superseded, corrupt, missing] =
         [State::Ok, State::Superseded, State::Corrupt, State::Missing].map(count);
@@ -77,7 +83,6 @@ fn report(found: &[(String, State)], json: bool) -> ExitCode {
         }
         say(format!("{ok} ok, {superseded} superseded, {corrupt} corrupt, {missing} missing"));
     }
-    if corrupt + missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn verify_folder(folder: &Path) -> Result<Vec<(String, State)>, Failure> {
@@ -175,7 +180,7 @@ mod tests {
     fn only_corrupt_and_missing_files_fail() {
         let code = |states: &[State]| {
             let found: Vec<_> = states.iter().map(|state| ("x".to_owned(), *state)).collect();
-            format!("{:?}", report(&found, true))
+            format!("{:?}", verdict(&found))
         };
         let (good, bad) = (format!("{:?}", ExitCode::SUCCESS), format!("{:?}", ExitCode::FAILURE));
         assert_eq!(code(&[State::Ok, State::Superseded]), good);

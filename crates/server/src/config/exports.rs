@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use outhaul_core::retry::{Backoff, RetryPolicy};
 use outhaul_export::settings::{DatasetSettings, SourceSettings, SourceUrl};
+use outhaul_export::source::params::Template;
 use toml::Table;
 
 use super::connect::{Connect, database_url};
@@ -67,6 +68,7 @@ pub(super) fn sources(
 pub(super) fn datasets(
     raw: BTreeMap<String, raw::Dataset>,
     source_names: &[String],
+    sources: &BTreeMap<String, SourceSettings>,
     retry: &RetryPolicy,
     reader: &mut Reader<'_>,
 ) -> BTreeMap<String, DatasetSettings> {
@@ -93,6 +95,10 @@ pub(super) fn datasets(
         if query.trim().is_empty() {
             let right = "is missing; write a query with :key and :effective_date";
             reader.problems.add(format!("{path}.query"), right);
+        } else if let Some(source) = sources.get(&source)
+            && let Err(problem) = Template::parse(&query, source.url.dialect())
+        {
+            reader.problems.add(format!("{path}.query"), problem.to_string());
         }
         if dataset.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
             reader

@@ -79,7 +79,7 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
     // Datasets are checked against all named sources, so that a broken source is reported once.
     let source_names: Vec<String> = sources.keys().cloned().collect();
     let sources = exports::sources(sources, &secrets, &mut reader);
-    let datasets = exports::datasets(datasets, &source_names, &retry, &mut reader);
+    let datasets = exports::datasets(datasets, &source_names, &sources, &retry, &mut reader);
     let storage = storage::judge(files, &data_dir, &secrets, reader.problems);
 
     Config {

@@ -15,6 +15,16 @@ use crate::error::from_sqlx;
 /// The oldest server whose SQL we use.
 const OLDEST_SERVER: i32 = 150_000;
 
+/// Session settings, where no pooler stands between (`database.listen` is on). Compiling our short
+/// statements costs hundreds of milliseconds once the chunk table is large, for nothing; and no
+/// statement or forgotten transaction of ours may hold locks for minutes.
+const SESSION: [(&str, &str); 4] = [
+    ("jit", "off"),
+    ("statement_timeout", "60s"),
+    ("lock_timeout", "30s"),
+    ("idle_in_transaction_session_timeout", "60s"),
+];
+
 /// How one purpose connects.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
@@ -37,7 +47,10 @@ pub fn connect(
     installation: Arc<str>,
     options: &PostgresOptions,
 ) -> StoreResult<PostgresStore> {
-    let connect = connect_options(url, options.purpose)?;
+    let mut connect = connect_options(url, options.purpose)?;
+    if options.listen {
+        connect = connect.options(SESSION);
+    }
     let pool = PgPoolOptions::new()
         .max_connections(options.max_connections)
         .min_connections(0)

@@ -10,8 +10,10 @@ use serde_json::Value;
 use sqlx::types::Json;
 
 use super::SqliteStore;
-use super::convert::{json, lease, leases as leases_json, now, refused, time, word};
+use super::convert::{json, lease, leases as leases_json, now, time};
 use super::file::ManifestColumns;
+use crate::error::{corrupt, from_sqlx};
+use crate::page::cut;
 
 #[derive(sqlx::FromRow)]
 struct ListedChunk {
@@ -34,7 +36,7 @@ impl ListedChunk {
             chunk_key: self.chunk_key,
             key: self.key,
             effective_date: self.effective_date,
-            state: word(ChunkState::parse(&self.state), &self.state)?,
+            state: ChunkState::parse(&self.state).ok_or_else(|| corrupt("job_chunk.state", &self.state))?,
             file: self.file.into_file(),
             error_message: self.error_message,
             started_at: self.started_at.map(time),
@@ -51,17 +53,15 @@ pub(super) async fn list(
     limit: u32,
 ) -> StoreResult<Page<ChunkRow, String>> {
     let states = status.map(|status| json(status.states().iter().map(|s| s.as_str()).collect::<Vec<_>>()));
-    let mut rows: Vec<ListedChunk> = sqlx::query_as(include_str!("sql/chunks_list.sql"))
+    let rows: Vec<ListedChunk> = sqlx::query_as(include_str!("sql/chunks_list.sql"))
         .bind(job_id.as_str())
         .bind(states)
         .bind(after)
         .bind(i64::from(limit) + 1)
         .fetch_all(store.reader())
         .await
-        .map_err(refused)?;
-    let more = rows.len() > limit as usize;
-    rows.truncate(limit as usize);
-    let next = rows.last().filter(|_| more).map(|last| last.chunk_key.clone());
+        .map_err(from_sqlx)?;
+    let (rows, next) = cut(rows, limit, |row| row.chunk_key.clone());
     Ok(Page { items: rows.into_iter().map(ListedChunk::into_row).collect::<StoreResult<_>>()?, next })
 }
 
@@ -99,7 +99,7 @@ pub(super) async fn claim(
                     .bind(total)
                     .fetch_all(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 if queued.is_empty() {
                     return Ok(Vec::new());
                 }
@@ -111,7 +111,7 @@ pub(super) async fn claim(
                     .bind(lease_until)
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 Ok(queued.into_iter().map(|chunk| chunk.claimed_at(now)).collect())
             })
         })
@@ -145,7 +145,7 @@ pub(super) async fn cancelled(store: &SqliteStore, leases: &[Lease]) -> StoreRes
         .bind(leases_json(leases))
         .fetch_all(store.reader())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(rows.into_iter().map(lease).collect())
 }
 
@@ -156,5 +156,5 @@ pub(super) async fn may_publish(store: &SqliteStore, lease: Lease) -> StoreResul
         .bind(now())
         .fetch_one(store.reader())
         .await
-        .map_err(refused)
+        .map_err(from_sqlx)
 }

@@ -11,22 +11,17 @@ use std::time::Duration;
 use outhaul_core::store::{StoreError, StoreResult, StoreSettings};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection, SqliteConnection, SqlitePool};
+use sqlx::{SqliteConnection, SqlitePool};
 
-use super::convert::refused;
 use super::{Inner, SqliteStore};
+use crate::error::from_sqlx;
 
 static MIGRATOR: Migrator = sqlx::migrate!("src/sqlite/migrations");
 
 /// How many reads may run at once, beside the one writer.
 const READERS: u32 = 4;
 
-/// Opens the database at `path` for the one process that serves it, making the file and its folder
-/// where they are missing and bringing the schema up to date.
-///
-/// Refuses with [`StoreError::Unsafe`] while another process serves it, and with
-/// [`StoreError::NewerSchema`] when a newer version has been here.
-pub async fn open(path: &Path, settings: StoreSettings) -> StoreResult<SqliteStore> {
+pub(super) async fn open(path: &Path, settings: StoreSettings) -> StoreResult<SqliteStore> {
     let path = settle_path(path).map_err(|error| unavailable(path, error))?;
     let lock = lock(&path)?;
     let options =
@@ -41,9 +36,9 @@ pub async fn open(path: &Path, settings: StoreSettings) -> StoreResult<SqliteSto
                 .pragma("cache_size", "-8192"),
         )
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     let installation = prepare(&writer).await?;
-    let reader = pool(READERS).connect_with(options.read_only(true)).await.map_err(refused)?;
+    let reader = pool(READERS).connect_with(options.read_only(true)).await.map_err(from_sqlx)?;
     Ok(SqliteStore { inner: Arc::new(Inner { writer, reader, settings, installation, _lock: lock }) })
 }
 
@@ -58,32 +53,34 @@ fn pool(size: u32) -> SqlitePoolOptions {
 
 /// Checks and migrates the database, gives back what the previous process held, and reads its name.
 async fn prepare(writer: &SqlitePool) -> StoreResult<String> {
-    let mut connection = writer.acquire().await.map_err(refused)?;
+    let mut connection = writer.acquire().await.map_err(from_sqlx)?;
     check_durable(&mut connection).await?;
     check_schema(&mut connection).await?;
-    MIGRATOR.run(&mut *connection).await.map_err(migration_refused)?;
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(refused)?;
+    // The pool has one connection: give it back before the migrator asks for it.
+    drop(connection);
+    MIGRATOR.run(writer).await.map_err(migration_refused)?;
+    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(from_sqlx)?;
     for sql in [
         include_str!("sql/open_release_chunks.sql"),
         include_str!("sql/open_release_slots.sql"),
         include_str!("sql/open_forget_workers.sql"),
     ] {
-        sqlx::query(sql).execute(&mut *transaction).await.map_err(refused)?;
+        sqlx::query(sql).execute(&mut *transaction).await.map_err(from_sqlx)?;
     }
     let installation = sqlx::query_scalar(include_str!("sql/installation.sql"))
         .fetch_one(&mut *transaction)
         .await
-        .map_err(refused)?;
-    transaction.commit().await.map_err(refused)?;
+        .map_err(from_sqlx)?;
+    transaction.commit().await.map_err(from_sqlx)?;
     Ok(installation)
 }
 
 /// Some file systems quietly refuse WAL; without it readers and the writer would block each other.
 async fn check_durable(connection: &mut SqliteConnection) -> StoreResult<()> {
     let mode: String =
-        sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *connection).await.map_err(refused)?;
+        sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *connection).await.map_err(from_sqlx)?;
     let synchronous: i64 =
-        sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *connection).await.map_err(refused)?;
+        sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *connection).await.map_err(from_sqlx)?;
     if mode != "wal" || synchronous < 2 {
         return Err(StoreError::Unsafe(format!(
             "SQLite runs with journal_mode={mode} and synchronous={synchronous} instead of WAL and FULL; \
@@ -97,21 +94,21 @@ async fn check_schema(connection: &mut SqliteConnection) -> StoreResult<()> {
     let migrated: bool = sqlx::query_scalar(include_str!("sql/open_is_migrated.sql"))
         .fetch_one(&mut *connection)
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     if !migrated {
         return Ok(());
     }
     let found: i64 = sqlx::query_scalar(include_str!("sql/open_schema_version.sql"))
         .fetch_one(&mut *connection)
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     let known = MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or(0);
     if found > known { Err(StoreError::NewerSchema { found, known }) } else { Ok(()) }
 }
 
 fn migration_refused(error: MigrateError) -> StoreError {
     match error {
-        MigrateError::Execute(cause) => refused(cause),
+        MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => from_sqlx(cause),
         other => StoreError::Refused(Box::new(other)),
     }
 }

@@ -1,14 +1,10 @@
-//! Between Rust and SQLite: times as microseconds, batches as one JSON parameter, errors by meaning.
+//! Between Rust and SQLite: times as microseconds, batches as one JSON parameter.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use outhaul_core::id::{ChunkId, Lease};
-use outhaul_core::store::StoreError;
 use serde::Serialize;
-
-// Result codes of https://sqlite.org/rescode.html that say "not now" rather than "never".
-const UNAVAILABLE: [i32; 9] = [5, 6, 7, 8, 9, 10, 13, 14, 15]; // BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL
 
 /// The present moment. SQLite has no clock but that of the machine it runs on, which is ours; read
 /// here it is the same throughout a transaction, and to the microsecond.
@@ -43,26 +39,4 @@ pub(super) fn leases(leases: &[Lease]) -> String {
 /// A lease from its two columns.
 pub(super) fn lease((chunk, fence): (i64, i64)) -> Lease {
     Lease { chunk: ChunkId(chunk), fence }
-}
-
-/// A word of ours that our own database holds; anything else is a defect.
-pub(super) fn word<T>(parsed: Option<T>, text: &str) -> Result<T, StoreError> {
-    parsed.ok_or_else(|| StoreError::Refused(format!("`{text}` is not a word this version knows").into()))
-}
-
-/// What a database error means to the caller.
-pub(super) fn refused(error: sqlx::Error) -> StoreError {
-    let unavailable = match &error {
-        sqlx::Error::Io(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => true,
-        // Extended codes keep the primary one in their lowest byte.
-        sqlx::Error::Database(cause) => cause
-            .code()
-            .and_then(|code| code.parse::<i32>().ok())
-            .is_some_and(|code| UNAVAILABLE.contains(&(code & 0xff))),
-        _ => false,
-    };
-    if unavailable { StoreError::Unavailable(Box::new(error)) } else { StoreError::Refused(Box::new(error)) }
 }

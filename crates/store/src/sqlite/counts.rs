@@ -7,8 +7,9 @@ use outhaul_core::id::Lease;
 use outhaul_core::store::StoreResult;
 use serde::Serialize;
 
-use super::convert::{json, lease, refused};
+use super::convert::{json, lease};
 use super::transaction::Write;
+use crate::error::from_sqlx;
 
 /// A chunk that a guarded UPDATE moved.
 #[derive(sqlx::FromRow)]
@@ -46,7 +47,7 @@ pub(super) struct Change {
 pub(super) struct Changes(BTreeMap<i64, Change>);
 
 impl Changes {
-    /// The change of the job that `moved` belongs to; being moved is a change in itself.
+    /// The change of the job that `moved` belongs to; none yet, but the job has begun.
     pub(super) fn of(&mut self, moved: &Moved) -> &mut Change {
         let change =
             self.0.entry(moved.job_id).or_insert_with(|| Change { job: moved.job_id, ..Change::default() });
@@ -69,6 +70,6 @@ pub(super) async fn record(write: &mut Write, changes: &[Change]) -> StoreResult
         .bind(write.now)
         .execute(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(())
 }

@@ -13,8 +13,10 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{Sqlite, query_as};
 
 use super::SqliteStore;
-use super::convert::{json, lease, refused, time};
+use super::convert::{json, lease, time};
 use super::transaction::Write;
+use crate::error::from_sqlx;
+use crate::page::cut;
 
 /// The columns of `chunk_file`; all empty where a chunk has no file.
 #[derive(sqlx::FromRow)]
@@ -79,16 +81,14 @@ pub(super) async fn list(
     after: Option<&str>,
     limit: u32,
 ) -> StoreResult<Page<ManifestRow, String>> {
-    let mut rows: Vec<ListedFile> = query_as(include_str!("sql/files_list.sql"))
+    let rows: Vec<ListedFile> = query_as(include_str!("sql/files_list.sql"))
         .bind(job_id.as_str())
         .bind(after)
         .bind(i64::from(limit) + 1)
         .fetch_all(store.reader())
         .await
-        .map_err(refused)?;
-    let more = rows.len() > limit as usize;
-    rows.truncate(limit as usize);
-    let next = rows.last().filter(|_| more).map(|last| last.chunk_key.clone());
+        .map_err(from_sqlx)?;
+    let (rows, next) = cut(rows, limit, |row| row.chunk_key.clone());
     Ok(Page { items: rows.into_iter().filter_map(ListedFile::into_row).collect(), next })
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn get(
         .bind(file.0)
         .fetch_optional(store.reader())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(row.and_then(ListedFile::into_row))
 }
 
@@ -168,7 +168,7 @@ pub(super) async fn recorded(
         .bind(json(wanted))
         .fetch_all(store.reader())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(rows.into_iter().filter_map(Recorded::into_file).collect())
 }
 
@@ -214,7 +214,7 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
         .bind(begin.lease.fence)
         .fetch_one(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     if !owned {
         return Ok(FileBegun::LeaseLost);
     }
@@ -223,7 +223,7 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
         .bind(now)
         .execute(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     let Identity { recorded, writer, writer_runs } = query_as(include_str!("sql/file_begin.sql"))
         .bind(&begin.identity.dataset)
         .bind(&begin.identity.scope)
@@ -232,7 +232,7 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
         .bind(&begin.identity.variant)
         .fetch_one(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     let recorded = recorded.into_file().map(|(_, record)| record);
     if let Some(record) = recorded.as_ref().filter(|record| may_reuse(record, begin)) {
         return Ok(FileBegun::Reusable(record.clone()));
@@ -241,7 +241,7 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
     if before == Some(begin.lease) {
         return Ok(FileBegun::Write(WriteGrant { recorded, leftover: None }));
     }
-    if writer_runs && before.is_some_and(|other| other.chunk != begin.lease.chunk) {
+    if writer_runs {
         return Ok(FileBegun::Busy);
     }
     sqlx::query(include_str!("sql/file_begin_own.sql"))
@@ -250,7 +250,7 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
         .bind(begin.lease.fence)
         .execute(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(FileBegun::Write(WriteGrant { recorded, leftover: writer.into_leftover() }))
 }
 
@@ -280,7 +280,7 @@ pub(super) async fn upload(
                     .bind(upload.upload_id)
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 Ok(done.rows_affected() > 0)
             })
         })
@@ -292,7 +292,7 @@ pub(super) async fn leftover(store: &SqliteStore, limit: u32) -> StoreResult<Vec
         .bind(limit)
         .fetch_all(store.reader())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(rows.into_iter().filter_map(Writer::into_leftover).collect())
 }
 
@@ -307,7 +307,7 @@ pub(super) async fn leftover_removed(store: &SqliteStore, leftover: &Leftover) -
                     .bind(lease.fence)
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 Ok(())
             })
         })

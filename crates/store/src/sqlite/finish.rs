@@ -10,17 +10,18 @@ use outhaul_core::worker::Finish;
 use serde::Serialize;
 
 use super::SqliteStore;
-use super::convert::{json, leases as leases_json, refused};
+use super::convert::{json, leases as leases_json};
 use super::counts::{Changes, Moved};
 use super::transaction::Write;
+use crate::error::from_sqlx;
 
 /// What `chunks_finish_held.sql` asks about a finish.
 #[derive(Serialize)]
 struct Asked<'a> {
     chunk: i64,
     fence: i64,
+    generated: bool,
     identity: Option<&'a FileIdentity>,
-    reused: Option<&'a str>,
 }
 
 /// A finish whose lease holds, and where its file is recorded.
@@ -84,7 +85,7 @@ async fn finish_in(write: &mut Write, finishes: &[Finish]) -> StoreResult<Vec<Le
         .bind(now)
         .fetch_all(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
 
     let files: Vec<NewFile<'_>> = held.iter().filter_map(|(finish, held)| new_file(finish, held)).collect();
     if !files.is_empty() {
@@ -93,7 +94,7 @@ async fn finish_in(write: &mut Write, finishes: &[Finish]) -> StoreResult<Vec<Le
             .bind(now)
             .execute(write.connection())
             .await
-            .map_err(refused)?;
+            .map_err(from_sqlx)?;
     }
     let manifest: Vec<NewManifestRow<'_>> =
         held.iter().filter_map(|(finish, held)| new_manifest_row(finish, held, now)).collect();
@@ -102,7 +103,7 @@ async fn finish_in(write: &mut Write, finishes: &[Finish]) -> StoreResult<Vec<Le
             .bind(json(&manifest))
             .execute(write.connection())
             .await
-            .map_err(refused)?;
+            .map_err(from_sqlx)?;
     }
 
     let mut changes = Changes::default();
@@ -124,19 +125,19 @@ async fn held<'a>(write: &mut Write, finishes: &'a [Finish]) -> StoreResult<Vec<
     let asked: Vec<Asked<'_>> = finishes
         .iter()
         .map(|finish| {
-            let (identity, reused) = match &finish.file {
-                Some(FileOutcome::Generated(file)) => (Some(&file.identity), None),
-                Some(FileOutcome::Reused(record)) => (None, Some(record.path.as_str())),
-                None => (None, None),
+            let (generated, identity) = match &finish.file {
+                Some(FileOutcome::Generated(file)) => (true, Some(&file.identity)),
+                Some(FileOutcome::Reused { identity, .. }) => (false, Some(identity)),
+                None => (false, None),
             };
-            Asked { chunk: finish.lease.chunk.0, fence: finish.lease.fence, identity, reused }
+            Asked { chunk: finish.lease.chunk.0, fence: finish.lease.fence, generated, identity }
         })
         .collect();
     let rows: Vec<Held> = sqlx::query_as(include_str!("sql/chunks_finish_held.sql"))
         .bind(json(&asked))
         .fetch_all(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     let mut seen = BTreeSet::new();
     Ok(rows
         .into_iter()
@@ -180,7 +181,7 @@ fn new_manifest_row<'a>(finish: &'a Finish, held: &Held, now: i64) -> Option<New
             generated_at: now,
             generation: held.generation.unwrap_or(0) + 1,
         },
-        FileOutcome::Reused(kept) => NewManifestRow {
+        FileOutcome::Reused { record: kept, .. } => NewManifestRow {
             chunk,
             file,
             path: &kept.path,

@@ -10,7 +10,9 @@ use sqlx::types::Json;
 use sqlx::{Executor, Sqlite};
 
 use super::SqliteStore;
-use super::convert::{refused, time, word};
+use super::convert::time;
+use crate::error::{corrupt, from_sqlx};
+use crate::page::cut;
 
 #[derive(sqlx::FromRow)]
 struct JobRow {
@@ -43,18 +45,14 @@ struct JobRow {
 
 impl JobRow {
     fn into_job(self) -> StoreResult<Job> {
-        // Claims never touch the job row, so the first claim shows only here.
-        let status = match word(JobStatus::parse(&self.status), &self.status)? {
-            JobStatus::Submitted if self.running > 0 => JobStatus::InProgress,
-            stored => stored,
-        };
         Ok(Job {
             job_id: JobId::from_store(self.job_id),
             job_type: self.job_type,
             dataset: self.dataset,
             owner: self.owner,
-            status,
-            on_failure: word(OnFailure::parse(&self.on_failure), &self.on_failure)?,
+            status: parse_status(&self.status)?,
+            on_failure: OnFailure::parse(&self.on_failure)
+                .ok_or_else(|| corrupt("job.on_failure", &self.on_failure))?,
             priority: self.priority,
             labels: self.labels.0,
             base_path: self.base_path,
@@ -88,13 +86,13 @@ pub(super) async fn get(
         .bind(job_id)
         .fetch_optional(connection)
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     row.map(JobRow::into_job).transpose()
 }
 
 pub(super) async fn list(store: &SqliteStore, filter: &JobFilter) -> StoreResult<Page<Job, i64>> {
     let moment = |at: Option<DateTime<Utc>>| at.map(|at| at.timestamp_micros());
-    let mut rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_list.sql"))
+    let rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_list.sql"))
         .bind(filter.status.map(JobStatus::as_str))
         .bind(&filter.job_type)
         .bind(&filter.dataset)
@@ -105,10 +103,8 @@ pub(super) async fn list(store: &SqliteStore, filter: &JobFilter) -> StoreResult
         .bind(i64::from(filter.limit) + 1)
         .fetch_all(store.reader())
         .await
-        .map_err(refused)?;
-    let more = rows.len() > filter.limit as usize;
-    rows.truncate(filter.limit as usize);
-    let next = rows.last().filter(|_| more).map(|last| last.id);
+        .map_err(from_sqlx)?;
+    let (rows, next) = cut(rows, filter.limit, |row| row.id);
     Ok(Page { items: rows.into_iter().map(JobRow::into_job).collect::<StoreResult<_>>()?, next })
 }
 
@@ -123,11 +119,11 @@ pub(super) async fn cancel(store: &SqliteStore, job_id: &JobId) -> StoreResult<C
                     .bind(now)
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 if done.rows_affected() > 0 {
                     return Ok(Cancelled::Yes);
                 }
-                Ok(match status(write.connection(), &job_id).await? {
+                Ok(match key(write.connection(), &job_id).await? {
                     None => Cancelled::Unknown,
                     Some((_, JobStatus::Cancelled)) => Cancelled::Yes,
                     Some((_, ended)) => Cancelled::TooLate(ended),
@@ -143,7 +139,7 @@ pub(super) async fn redrive(store: &SqliteStore, job_id: &JobId) -> StoreResult<
         .write(move |write| {
             Box::pin(async move {
                 let (now, step) = (write.now, write.fairness_step());
-                let Some((job, status)) = status(write.connection(), &job_id).await? else {
+                let Some((job, status)) = key(write.connection(), &job_id).await? else {
                     return Ok(Redriven::Unknown);
                 };
                 if !matches!(status, JobStatus::Failed | JobStatus::InProgress) {
@@ -153,7 +149,7 @@ pub(super) async fn redrive(store: &SqliteStore, job_id: &JobId) -> StoreResult<
                     .bind(job)
                     .fetch_one(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 if dead + held == 0 {
                     return Ok(Redriven::Nothing);
                 }
@@ -163,14 +159,14 @@ pub(super) async fn redrive(store: &SqliteStore, job_id: &JobId) -> StoreResult<
                     .bind(step)
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 sqlx::query(include_str!("sql/job_redrive.sql"))
                     .bind(job)
                     .bind(dead)
                     .bind(now)
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 Ok(Redriven::Yes(dead + held))
             })
         })
@@ -178,14 +174,18 @@ pub(super) async fn redrive(store: &SqliteStore, job_id: &JobId) -> StoreResult<
 }
 
 /// A job's internal key and stored status.
-async fn status(
+async fn key(
     connection: impl Executor<'_, Database = Sqlite>,
     job_id: &JobId,
 ) -> StoreResult<Option<(i64, JobStatus)>> {
-    let row: Option<(i64, String)> = sqlx::query_as(include_str!("sql/job_status.sql"))
+    let row: Option<(i64, String)> = sqlx::query_as(include_str!("sql/job_key.sql"))
         .bind(job_id.as_str())
         .fetch_optional(connection)
         .await
-        .map_err(refused)?;
-    row.map(|(id, text)| Ok((id, word(JobStatus::parse(&text), &text)?))).transpose()
+        .map_err(from_sqlx)?;
+    row.map(|(id, text)| Ok((id, parse_status(&text)?))).transpose()
+}
+
+fn parse_status(text: &str) -> StoreResult<JobStatus> {
+    JobStatus::parse(text).ok_or_else(|| corrupt("job.status", text))
 }

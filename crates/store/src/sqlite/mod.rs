@@ -19,6 +19,7 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,8 +39,6 @@ use outhaul_core::worker::{
 };
 use sqlx::SqlitePool;
 
-pub use connect::open;
-
 /// A SQLite database that this process serves; clones share it. The lock is given back with the last.
 #[derive(Clone)]
 pub struct SqliteStore {
@@ -55,6 +54,17 @@ struct Inner {
 }
 
 impl SqliteStore {
+    /// Opens the database at `path` for the one process that serves it, making the file and its folder
+    /// where they are missing and bringing the schema up to date. Chunks and slots that a previous
+    /// process held are given back.
+    ///
+    /// Refuses with [`StoreError::Unsafe`](outhaul_core::store::StoreError::Unsafe) while another
+    /// process serves it, and with [`StoreError::NewerSchema`](outhaul_core::store::StoreError::NewerSchema)
+    /// when a newer version has been here.
+    pub async fn open(path: &Path, settings: StoreSettings) -> StoreResult<Self> {
+        connect::open(path, settings).await
+    }
+
     fn reader(&self) -> &SqlitePool {
         &self.inner.reader
     }

@@ -11,9 +11,10 @@ use outhaul_core::worker::{Failure, Settled};
 use serde::Serialize;
 
 use super::SqliteStore;
-use super::convert::{json, leases as leases_json, micros, refused, word};
+use super::convert::{json, leases as leases_json, micros};
 use super::counts::{Changes, Moved};
 use super::transaction::Write;
+use crate::error::{corrupt, from_sqlx};
 
 #[derive(Serialize)]
 struct Failed<'a> {
@@ -69,17 +70,20 @@ async fn fail_in(write: &mut Write, failures: &[Failure]) -> StoreResult<Vec<Set
         .bind(now)
         .fetch_all(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     failed.sort_unstable_by_key(|chunk| chunk.moved.id);
     let mut changes = Changes::default();
     let mut settled = Vec::with_capacity(failed.len());
     for chunk in &failed {
-        let state = word(ChunkState::parse(&chunk.state), &chunk.state)?;
+        let state =
+            ChunkState::parse(&chunk.state).ok_or_else(|| corrupt("job_chunk.state", &chunk.state))?;
         let change = changes.of(&chunk.moved);
         match state {
             ChunkState::Dead => {
                 change.failed += 1;
-                change.error.get_or_insert_with(|| chunk.sentence());
+                // Of several in one batch the same one on every database.
+                let sentence = chunk.sentence();
+                change.error = Some(change.error.take().map_or(sentence.clone(), |other| other.min(sentence)));
             }
             ChunkState::Cancelled => change.cancelled += 1,
             _ => {}
@@ -100,7 +104,7 @@ pub(super) async fn give_back(store: &SqliteStore, leases: &[Lease]) -> StoreRes
                     .bind(MAX_RETURNS)
                     .fetch_all(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 record(write, &moved, 0).await
             })
         })
@@ -118,7 +122,7 @@ pub(super) async fn snooze(store: &SqliteStore, lease: Lease, wait: Duration) ->
                     .bind(until)
                     .fetch_optional(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 Ok(!record(write, moved.as_slice(), 0).await?.is_empty())
             })
         })
@@ -136,7 +140,7 @@ pub(super) async fn cancel(store: &SqliteStore, leases: &[Lease]) -> StoreResult
                     .bind(now)
                     .fetch_all(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 record(write, &moved, 1).await
             })
         })
@@ -144,7 +148,7 @@ pub(super) async fn cancel(store: &SqliteStore, leases: &[Lease]) -> StoreResult
 }
 
 /// Tells the jobs that chunks moved, each of them counting so much as cancelled.
-pub(super) async fn record(write: &mut Write, moved: &[Moved], cancelled: i64) -> StoreResult<Vec<Lease>> {
+async fn record(write: &mut Write, moved: &[Moved], cancelled: i64) -> StoreResult<Vec<Lease>> {
     let mut changes = Changes::default();
     for chunk in moved {
         changes.of(chunk).cancelled += cancelled;

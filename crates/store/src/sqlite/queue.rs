@@ -9,7 +9,8 @@ use outhaul_core::worker::Slot;
 use sqlx::{Executor, Sqlite};
 
 use super::SqliteStore;
-use super::convert::{json, refused, time};
+use super::convert::{json, time};
+use crate::error::from_sqlx;
 
 pub(super) async fn sync(
     store: &SqliteStore,
@@ -21,10 +22,10 @@ pub(super) async fn sync(
         .write(move |write| {
             Box::pin(async move {
                 for sql in [include_str!("sql/queues_sync.sql"), include_str!("sql/queues_sync_slots.sql")] {
-                    sqlx::query(sql).bind(&specs).execute(write.connection()).await.map_err(refused)?;
+                    sqlx::query(sql).bind(&specs).execute(write.connection()).await.map_err(from_sqlx)?;
                 }
                 let names = names.iter().map(String::as_str).collect();
-                let ids = named(write.connection(), &names).await?;
+                let ids = keys(write.connection(), &names).await?;
                 Ok(ids.into_iter().map(|(name, id)| (name, QueueId(id))).collect())
             })
         })
@@ -32,15 +33,15 @@ pub(super) async fn sync(
 }
 
 /// The keys of those of these queues that exist.
-pub(super) async fn named(
+pub(super) async fn keys(
     connection: impl Executor<'_, Database = Sqlite>,
     names: &BTreeSet<&str>,
 ) -> StoreResult<BTreeMap<String, i64>> {
-    let rows: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/queues_named.sql"))
+    let rows: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/queue_keys.sql"))
         .bind(json(names))
         .fetch_all(connection)
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(rows.into_iter().map(|(id, name)| (name, id)).collect())
 }
 
@@ -49,7 +50,7 @@ pub(super) async fn list(store: &SqliteStore) -> StoreResult<Vec<QueueRow>> {
     let rows: Vec<Row> = sqlx::query_as(include_str!("sql/queues_list.sql"))
         .fetch_all(store.reader())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(rows
         .into_iter()
         .map(|(id, name, max_concurrent, paused, depth, oldest, running)| QueueRow {
@@ -74,7 +75,7 @@ pub(super) async fn pause(store: &SqliteStore, name: &str, paused: bool) -> Stor
                     .bind(paused)
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 Ok(done.rows_affected() > 0)
             })
         })
@@ -99,7 +100,7 @@ pub(super) async fn slots_take(
                     .bind(lease_until)
                     .fetch_all(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 numbers.sort_unstable();
                 Ok(numbers.into_iter().map(|number| Slot { queue, number }).collect())
             })
@@ -117,7 +118,7 @@ pub(super) async fn slots_release(store: &SqliteStore, worker: WorkerId, held: &
                     .bind(worker.0)
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 Ok(())
             })
         })

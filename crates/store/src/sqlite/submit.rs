@@ -7,10 +7,11 @@ use outhaul_core::store::{StoreError, StoreResult, Submitted};
 use sqlx::types::Json;
 
 use super::SqliteStore;
-use super::convert::{json, refused};
+use super::convert::json;
 use super::job;
 use super::queue;
 use super::transaction::Write;
+use crate::error::from_sqlx;
 
 pub(super) async fn submit(store: &SqliteStore, job: NewJob) -> StoreResult<Submitted> {
     store.write(move |write| Box::pin(submit_in(write, job))).await
@@ -36,7 +37,7 @@ async fn release_key(write: &mut Write, job: &NewJob) -> StoreResult<()> {
         .bind(expired)
         .execute(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(())
 }
 
@@ -61,7 +62,7 @@ async fn insert_job(write: &mut Write, job: &NewJob) -> StoreResult<Option<i64>>
         .bind(now)
         .fetch_optional(write.connection())
         .await
-        .map_err(refused)
+        .map_err(from_sqlx)
 }
 
 async fn existing(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
@@ -72,7 +73,7 @@ async fn existing(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
             .bind(&idempotency.key)
             .fetch_one(write.connection())
             .await
-            .map_err(refused)?;
+            .map_err(from_sqlx)?;
     if request_hash != idempotency.request_hash {
         return Ok(Submitted::KeyConflict);
     }
@@ -82,7 +83,7 @@ async fn existing(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
 
 async fn insert_chunks(write: &mut Write, job: &NewJob, id: i64) -> StoreResult<()> {
     let names: BTreeSet<&str> = job.chunks.iter().map(|chunk| chunk.queue.as_str()).collect();
-    let queues: BTreeMap<String, i64> = queue::named(write.connection(), &names).await?;
+    let queues: BTreeMap<String, i64> = queue::keys(write.connection(), &names).await?;
     if let Some(unknown) = names.iter().find(|name| !queues.contains_key(**name)) {
         return Err(StoreError::UnknownQueue((*unknown).to_owned()));
     }
@@ -101,7 +102,7 @@ async fn insert_chunks(write: &mut Write, job: &NewJob, id: i64) -> StoreResult<
         .bind(job.run_at.map(|at| at.timestamp_micros()).filter(|at| *at > now))
         .execute(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(())
 }
 

@@ -6,10 +6,10 @@ use outhaul_core::store::{Staged, StoreResult};
 use outhaul_core::worker::ExpiredChunk;
 
 use super::SqliteStore;
-use super::convert::{lease, now, refused};
-use super::counts::{self, Change, Moved};
-use super::outcome;
+use super::convert::{json, lease, now};
+use super::counts::{self, Change};
 use super::transaction::Write;
+use crate::error::from_sqlx;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -35,30 +35,36 @@ async fn queue(write: &mut Write, limit: u32) -> StoreResult<u64> {
         .bind(limit)
         .execute(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(done.rows_affected())
 }
 
 async fn hold(write: &mut Write, limit: u32) -> StoreResult<u64> {
-    let since = write.before(DAY);
     let done = sqlx::query(include_str!("sql/chunks_stage_hold.sql"))
         .bind(limit)
-        .bind(since)
         .execute(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(done.rows_affected())
 }
 
 async fn cancel(write: &mut Write, limit: u32) -> StoreResult<u64> {
     let now = write.now;
-    let moved: Vec<Moved> = sqlx::query_as(include_str!("sql/chunks_stage_cancel.sql"))
+    let jobs: Vec<i64> = sqlx::query_scalar(include_str!("sql/chunks_stage_cancel.sql"))
         .bind(limit)
         .bind(now)
         .fetch_all(write.connection())
         .await
-        .map_err(refused)?;
-    Ok(outcome::record(write, &moved, 1).await?.len() as u64)
+        .map_err(from_sqlx)?;
+    if !jobs.is_empty() {
+        sqlx::query(include_str!("sql/chunks_stage_cancel_count.sql"))
+            .bind(json(&jobs))
+            .bind(now)
+            .execute(write.connection())
+            .await
+            .map_err(from_sqlx)?;
+    }
+    Ok(jobs.len() as u64)
 }
 
 async fn settle(write: &mut Write, limit: u32) -> StoreResult<u64> {
@@ -68,7 +74,7 @@ async fn settle(write: &mut Write, limit: u32) -> StoreResult<u64> {
         .bind(now)
         .execute(write.connection())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(done.rows_affected())
 }
 
@@ -79,7 +85,7 @@ pub(super) async fn expired(store: &SqliteStore, limit: u32) -> StoreResult<Vec<
         .bind(limit)
         .fetch_all(store.reader())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(rows
         .into_iter()
         .map(|(chunk, fence, attempt, job_type, dataset, cancelled)| ExpiredChunk {
@@ -93,45 +99,62 @@ pub(super) async fn expired(store: &SqliteStore, limit: u32) -> StoreResult<Vec<
 }
 
 pub(super) async fn repair(store: &SqliteStore, quiet: Duration, limit: u32) -> StoreResult<u64> {
-    store
-        .write(move |write| {
-            Box::pin(async move {
-                let since = write.before(quiet);
-                let wrong: Vec<Change> = sqlx::query_as(include_str!("sql/counts_repair.sql"))
-                    .bind(since)
-                    .bind(limit)
-                    .fetch_all(write.connection())
-                    .await
-                    .map_err(refused)?;
-                counts::record(write, &wrong).await?;
-                Ok(wrong.len() as u64)
-            })
-        })
+    store.write(move |write| Box::pin(repair_in(write, quiet, limit))).await
+}
+
+async fn repair_in(write: &mut Write, quiet: Duration, limit: u32) -> StoreResult<u64> {
+    let (now, since) = (write.now, write.before(quiet));
+    let due: Vec<i64> = sqlx::query_scalar(include_str!("sql/counts_repair_due.sql"))
+        .bind(since)
+        .bind(limit)
+        .fetch_all(write.connection())
         .await
+        .map_err(from_sqlx)?;
+    if due.is_empty() {
+        return Ok(0);
+    }
+    let due = json(&due);
+    let wrong: Vec<Change> = sqlx::query_as(include_str!("sql/counts_repair.sql"))
+        .bind(&due)
+        .fetch_all(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    sqlx::query(include_str!("sql/counts_repair_looked.sql"))
+        .bind(due)
+        .bind(now)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    counts::record(write, &wrong).await?;
+    Ok(wrong.len() as u64)
 }
 
 pub(super) async fn prune(store: &SqliteStore, keep: Duration, limit: u32) -> StoreResult<u64> {
-    store
-        .write(move |write| {
-            Box::pin(async move {
-                let (completed, seen) = (write.before(keep), write.before(DAY));
-                let mut gone = 0;
-                for sql in [include_str!("sql/jobs_prune_chunks.sql"), include_str!("sql/jobs_prune.sql")] {
-                    let done = sqlx::query(sql)
-                        .bind(completed)
-                        .bind(limit)
-                        .execute(write.connection())
-                        .await
-                        .map_err(refused)?;
-                    gone += done.rows_affected();
-                }
-                let done = sqlx::query(include_str!("sql/jobs_prune_workers.sql"))
-                    .bind(seen)
-                    .execute(write.connection())
-                    .await
-                    .map_err(refused)?;
-                Ok(gone + done.rows_affected())
-            })
-        })
+    store.write(move |write| Box::pin(prune_in(write, keep, limit))).await
+}
+
+async fn prune_in(write: &mut Write, keep: Duration, limit: u32) -> StoreResult<u64> {
+    let (now, completed, seen) = (write.now, write.before(keep), write.before(DAY));
+    sqlx::query(include_str!("sql/jobs_prune_mark.sql"))
+        .bind(completed)
+        .bind(limit)
+        .bind(now)
+        .execute(write.connection())
         .await
+        .map_err(from_sqlx)?;
+    let chunks = sqlx::query(include_str!("sql/jobs_prune_chunks.sql"))
+        .bind(limit)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    let jobs = sqlx::query(include_str!("sql/jobs_prune.sql"))
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    sqlx::query(include_str!("sql/workers_prune.sql"))
+        .bind(seen)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    Ok(chunks.rows_affected() + jobs.rows_affected())
 }

@@ -9,7 +9,8 @@ use outhaul_core::store::{StoreError, StoreResult, StoreSettings};
 use sqlx::{Sqlite, SqliteConnection, Transaction};
 
 use super::SqliteStore;
-use super::convert::{micros, now, refused};
+use super::convert::{micros, now};
+use crate::error::from_sqlx;
 
 /// An open write transaction, at one moment.
 pub(super) struct Write {
@@ -54,10 +55,10 @@ impl SqliteStore {
     {
         let inner = self.inner.clone();
         let task = tokio::spawn(async move {
-            let transaction = inner.writer.begin_with("BEGIN IMMEDIATE").await.map_err(refused)?;
+            let transaction = inner.writer.begin_with("BEGIN IMMEDIATE").await.map_err(from_sqlx)?;
             let mut write = Write { transaction, now: now(), settings: inner.settings };
             match act(&mut write).await {
-                Ok(answer) => write.transaction.commit().await.map_err(refused).map(|()| answer),
+                Ok(answer) => write.transaction.commit().await.map_err(from_sqlx).map(|()| answer),
                 Err(error) => {
                     // The first error is the one to report; a failed rollback is repeated by the pool.
                     if let Err(rollback) = write.transaction.rollback().await {
@@ -87,7 +88,7 @@ pub(super) async fn ready(store: &SqliteStore) -> StoreResult<()> {
                     .bind(now.to_string())
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 Ok(())
             })
         })

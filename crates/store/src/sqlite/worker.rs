@@ -9,8 +9,9 @@ use outhaul_core::worker::{Beat, NewWorker, Slot, WorkerRow};
 use sqlx::types::Json;
 
 use super::SqliteStore;
-use super::convert::{lease, leases as leases_json, micros, now, refused, time};
+use super::convert::{lease, leases as leases_json, micros, now, time};
 use super::queue::slots as slots_json;
+use crate::error::from_sqlx;
 
 pub(super) async fn register(store: &SqliteStore, worker: &NewWorker) -> StoreResult<WorkerId> {
     let worker = worker.clone();
@@ -26,7 +27,7 @@ pub(super) async fn register(store: &SqliteStore, worker: &NewWorker) -> StoreRe
                     .fetch_one(write.connection())
                     .await
                     .map(WorkerId)
-                    .map_err(refused)
+                    .map_err(from_sqlx)
             })
         })
         .await
@@ -38,7 +39,7 @@ pub(super) async fn leave(store: &SqliteStore, worker: WorkerId) -> StoreResult<
             Box::pin(async move {
                 for sql in [include_str!("sql/worker_leave_slots.sql"), include_str!("sql/worker_leave.sql")]
                 {
-                    sqlx::query(sql).bind(worker.0).execute(write.connection()).await.map_err(refused)?;
+                    sqlx::query(sql).bind(worker.0).execute(write.connection()).await.map_err(from_sqlx)?;
                 }
                 Ok(())
             })
@@ -52,7 +53,7 @@ pub(super) async fn list(store: &SqliteStore, within: Duration) -> StoreResult<V
         .bind(now().saturating_sub(micros(within)))
         .fetch_all(store.reader())
         .await
-        .map_err(refused)?;
+        .map_err(from_sqlx)?;
     Ok(rows
         .into_iter()
         .map(|(id, host, roles, concurrency, started_at, last_seen_at, running)| WorkerRow {
@@ -82,22 +83,23 @@ pub(super) async fn heartbeat(
                 let renewed: Vec<(i64, i64)> = sqlx::query_as(include_str!("sql/chunks_heartbeat.sql"))
                     .bind(leases)
                     .bind(lease_until)
+                    .bind(worker.0)
                     .fetch_all(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 let slots: Vec<(i64, i32)> = sqlx::query_as(include_str!("sql/chunks_heartbeat_slots.sql"))
                     .bind(slots)
                     .bind(lease_until)
                     .bind(worker.0)
                     .fetch_all(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 sqlx::query(include_str!("sql/chunks_heartbeat_worker.sql"))
                     .bind(worker.0)
                     .bind(now)
                     .execute(write.connection())
                     .await
-                    .map_err(refused)?;
+                    .map_err(from_sqlx)?;
                 Ok(Beat {
                     renewed: renewed.into_iter().map(lease).collect(),
                     slots: slots

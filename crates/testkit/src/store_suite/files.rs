@@ -47,9 +47,10 @@ pub(super) fn generated(chunk: &ClaimedChunk, key: &str) -> Finish {
     Finish { file: Some(FileOutcome::Generated(file)), reason: "generated".to_owned(), ..plain(chunk) }
 }
 
-/// The chunk's success with a recorded file.
-pub(super) fn reused(chunk: &ClaimedChunk, record: FileRecord) -> Finish {
-    Finish { file: Some(FileOutcome::Reused(record)), reason: "reused".to_owned(), ..plain(chunk) }
+/// The chunk's success with the recorded file of the key.
+pub(super) fn reused(chunk: &ClaimedChunk, key: &str, record: FileRecord) -> Finish {
+    let file = FileOutcome::Reused { identity: identity(key), record };
+    Finish { file: Some(file), reason: "reused".to_owned(), ..plain(chunk) }
 }
 
 async fn ask(bench: &Bench, chunk: &ClaimedChunk, reuse: Reuse) -> FileBegun {
@@ -145,7 +146,8 @@ pub(super) async fn what_may_be_reused(kit: Kit) {
     assert_eq!((&record.job_id, record.generation, record.rows), (&first_id, 1, 10));
     assert_eq!((record.claimed_at, record.definition.as_str()), (first.claimed_at, "v1"));
     assert_eq!(ask(&bench, second, Reuse::Any).await, FileBegun::Reusable(record.clone()));
-    let done = bench.store.chunks_finish(&[reused(second, record.clone())]).await.expect("chunks_finish");
+    let done =
+        bench.store.chunks_finish(&[reused(second, "K00000", record.clone())]).await.expect("chunks_finish");
     assert_eq!(done, [second.lease]);
     let job = bench.job(&second_id).await;
     assert_eq!((job.status, job.counts.reused, job.counts.rows), (JobStatus::Completed, 1, 10));

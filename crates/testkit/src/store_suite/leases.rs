@@ -21,7 +21,7 @@ pub(super) async fn a_heartbeat_moves_the_lease_on(kit: Kit) {
     bench.finish(&chunks[2..]).await;
     let store = &bench.store;
     let (worker, leases) = (bench.worker, &leases[..]);
-    eventually("the lease ends later", || async move {
+    eventually("the lease ends later", || async {
         let mut beat = store.chunks_heartbeat(worker, leases, &[]).await.expect("chunks_heartbeat");
         beat.renewed.sort();
         assert_eq!((beat.renewed, beat.skipped), (leases[..2].to_vec(), vec![]), "the finished one is lost");

@@ -208,7 +208,7 @@ impl Task {
                 continue;
             }
             match self.store.file_begin(&begin(&chunk, &key, reuse)).await.expect("file_begin") {
-                FileBegun::Reusable(record) => batch.push(reused(&chunk, record)),
+                FileBegun::Reusable(record) => batch.push(reused(&chunk, &key, record)),
                 FileBegun::Write(_) => batch.push(generated(&chunk, &key)),
                 FileBegun::Busy => self.mine.push(chunk),
                 FileBegun::LeaseLost => {}

@@ -153,7 +153,9 @@ fn check_http(options: &Options) -> Result<(), StorageError> {
         name.contains("endpoint") && value.expose().to_ascii_lowercase().starts_with("http://")
     };
     if !allowed && options.iter().any(plain) {
-        return Err(StorageError::fatal("storage: the endpoint is http://: set allow_http = true if that is meant"));
+        return Err(StorageError::fatal(
+            "storage: the endpoint is http://: set allow_http = true if that is meant",
+        ));
     }
     Ok(())
 }
@@ -197,8 +199,18 @@ mod tests {
 
     #[test]
     fn other_urls_are_refused_and_not_repeated() {
-        for url in ["", "b", "http://b", "s3://", "s3:///p", "s3://user:hunter2@b", "s3://b?key=hunter2",
-            "s3://b/../c", "s3://b//c", "s3://b/p?hunter2"] {
+        for url in [
+            "",
+            "b",
+            "http://b",
+            "s3://",
+            "s3:///p",
+            "s3://user:hunter2@b",
+            "s3://b?key=hunter2",
+            "s3://b/../c",
+            "s3://b//c",
+            "s3://b/p?hunter2",
+        ] {
             let text = error(url, &[]);
             assert!(text.contains("storage.url") && !text.contains("hunter2"), "{text}");
         }

@@ -17,7 +17,9 @@ WITH input AS MATERIALIZED (
     FOR UPDATE OF c
 ), moved AS (
     UPDATE job_chunk c
-    SET state = l.state, returned = 0, lost = CASE WHEN i.expired THEN c.lost + 1 ELSE 0 END,
+    SET state = l.state,
+        returned = CASE WHEN l.state = 'CANCELLED' THEN c.returned ELSE 0 END,
+        lost = CASE WHEN l.state = 'CANCELLED' THEN c.lost WHEN i.expired THEN c.lost + 1 ELSE 0 END,
         lease_until = NULL, worker_id = NULL, error_message = i.cause,
         run_at = CASE WHEN l.state = 'RETRY' THEN clock_timestamp() + i.retry_in END,
         completed_at = CASE WHEN l.state <> 'RETRY' THEN clock_timestamp() END

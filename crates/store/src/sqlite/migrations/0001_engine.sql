@@ -6,7 +6,7 @@ CREATE TABLE meta (
     value TEXT NOT NULL
 ) STRICT;
 
-INSERT INTO meta (name, value) VALUES ('installation', lower(hex(randomblob(16))));
+INSERT INTO meta (name, value) VALUES ('installation', lower(hex(randomblob(4))));
 
 CREATE TABLE queue (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -62,15 +62,18 @@ CREATE TABLE job (
     created_at      INTEGER NOT NULL,
     updated_at      INTEGER NOT NULL,
     started_at      INTEGER,
-    completed_at    INTEGER
+    completed_at    INTEGER,
+    -- Set when pruning begins: from then on nobody sees or redrives the job.
+    pruned_at       INTEGER
 ) STRICT;
 
 CREATE UNIQUE INDEX job_idempotency ON job (owner, idempotency_key) WHERE idempotency_key IS NOT NULL;
 -- Count repair looks at what has not moved for long.
 CREATE INDEX job_open ON job (updated_at) WHERE completed_at IS NULL;
--- The stager finds jobs whose chunks must still be held or cancelled, and jobs to settle.
-CREATE INDEX job_closing ON job (completed_at) WHERE status IN ('FAILED', 'CANCELLED');
-CREATE INDEX job_completed ON job (completed_at) WHERE completed_at IS NOT NULL;
+-- Jobs that ended while chunks of theirs still have to be stopped, held or cancelled.
+CREATE INDEX job_closing ON job (id) WHERE completed_at IS NULL AND status IN ('FAILED', 'CANCELLED');
+CREATE INDEX job_completed ON job (completed_at) WHERE completed_at IS NOT NULL AND pruned_at IS NULL;
+CREATE INDEX job_pruned ON job (id) WHERE pruned_at IS NOT NULL;
 
 CREATE TABLE job_chunk (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -95,18 +98,18 @@ CREATE TABLE job_chunk (
     worker_id      INTEGER,
     started_at     INTEGER,
     completed_at   INTEGER,
-    error_message  TEXT,
-    UNIQUE (job_id, chunk_key)
+    error_message  TEXT
 ) STRICT;
 
+CREATE UNIQUE INDEX chunk_of_job ON job_chunk (job_id, chunk_key);
 -- The order of claims.
-CREATE INDEX job_chunk_claim ON job_chunk (queue_id, priority DESC, turn, id) WHERE state = 'QUEUED';
-CREATE INDEX job_chunk_running ON job_chunk (job_id) WHERE state = 'RUNNING';
+CREATE INDEX chunk_claim ON job_chunk (queue_id, priority DESC, turn, id) WHERE state = 'QUEUED';
+CREATE INDEX chunk_running ON job_chunk (job_id) WHERE state = 'RUNNING';
 -- What the stager queues when its time comes; held chunks are not in it, however many there are.
-CREATE INDEX job_chunk_due ON job_chunk (coalesce(run_at, 0))
+CREATE INDEX chunk_due ON job_chunk (coalesce(run_at, 0))
     WHERE state IN ('CREATED', 'RETRY') AND held = 0 AND waits_for = 0;
 -- What the stager holds or cancels when its job ended.
-CREATE INDEX job_chunk_pending ON job_chunk (job_id, held) WHERE state IN ('CREATED', 'QUEUED', 'RETRY');
+CREATE INDEX chunk_pending ON job_chunk (job_id, held) WHERE state IN ('CREATED', 'QUEUED', 'RETRY');
 
 CREATE TABLE file_cache (
     id                INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -135,13 +138,12 @@ CREATE TABLE file_cache (
     UNIQUE (dataset, scope, key, effective_date, variant)
 ) STRICT;
 
-CREATE INDEX file_cache_writer ON file_cache (writer_chunk) WHERE writer_chunk IS NOT NULL;
--- A reused file names its row by its path, which no two identities share.
-CREATE INDEX file_cache_path ON file_cache (path) WHERE path IS NOT NULL;
+-- Identities with a writer: the running ones, and what dead writers left for the sweep.
+CREATE INDEX file_writer ON file_cache (id) WHERE writer_chunk IS NOT NULL;
 
 CREATE TABLE chunk_file (
     chunk_id     INTEGER PRIMARY KEY REFERENCES job_chunk (id) ON DELETE CASCADE,
-    file_id      INTEGER,
+    file_id      INTEGER NOT NULL,
     path         TEXT    NOT NULL,
     rows         INTEGER NOT NULL,
     bytes        INTEGER NOT NULL,
@@ -153,3 +155,20 @@ CREATE TABLE chunk_file (
     generated_at INTEGER NOT NULL,
     generation   INTEGER NOT NULL
 ) STRICT;
+
+-- A job as it is shown. `running` is counted over the index of running chunks, so that it costs the
+-- same for 10 chunks and for 1,000,000, and claims never touch the job's row.
+CREATE VIEW job_view AS
+SELECT j.id, j.job_id, j.job_type, j.dataset, j.owner,
+       CASE WHEN j.status = 'SUBMITTED'
+                 AND EXISTS (SELECT 1 FROM job_chunk AS c WHERE c.job_id = j.id AND c.state = 'RUNNING')
+            THEN 'IN_PROGRESS' ELSE j.status END AS status,
+       j.on_failure, j.priority, j.labels, j.base_path, j.error_message, j.total,
+       (SELECT count(*) FROM job_chunk AS c WHERE c.job_id = j.id AND c.state = 'RUNNING') AS running,
+       j.done, j.failed, j.cancelled, j.reused, j.rows, j.bytes, j.version,
+       j.run_at, j.created_at, j.updated_at,
+       coalesce(j.started_at, (SELECT min(c.started_at) FROM job_chunk AS c
+                               WHERE c.job_id = j.id AND c.state = 'RUNNING')) AS started_at,
+       j.completed_at
+FROM job AS j
+WHERE j.pruned_at IS NULL;

@@ -8,7 +8,7 @@ CROSS JOIN queue AS q ON q.id = want.value ->> 0 AND q.paused = 0
 CROSS JOIN json_each((
     SELECT json_group_array(head.id)
     FROM (SELECT h.id
-          FROM job_chunk AS h INDEXED BY job_chunk_claim
+          FROM job_chunk AS h INDEXED BY chunk_claim
           CROSS JOIN job AS hj ON hj.id = h.job_id
           WHERE h.queue_id = want.value ->> 0 AND h.state = 'QUEUED' AND h.waits_for = 0
             AND hj.status NOT IN ('FAILED', 'CANCELLED')

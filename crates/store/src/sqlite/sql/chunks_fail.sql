@@ -1,11 +1,12 @@
+-- A chunk of a CANCELLED job is recorded as CANCELLED.
 -- ?1 [{chunk, fence, expired, run_at: null | when to try again, cause}, …], ?2 now
 UPDATE job_chunk
 SET state = after.state,
     run_at = iif(after.state = 'RETRY', after.run_at, NULL),
-    error_message = iif(after.state = 'CANCELLED', error_message, after.cause),
+    error_message = after.cause,
     completed_at = iif(after.state = 'RETRY', NULL, ?2),
-    returned = iif(after.state = 'CANCELLED', returned, 0),
-    lost = CASE WHEN after.state = 'CANCELLED' THEN lost WHEN after.expired THEN lost + 1 ELSE 0 END,
+    returned = 0,
+    lost = iif(after.expired, lost + 1, 0),
     lease_until = NULL, worker_id = NULL
 FROM (
     SELECT c.id, f.value ->> 'expired' AS expired, f.value ->> 'run_at' AS run_at, f.value ->> 'cause' AS cause,

@@ -3,7 +3,7 @@ SELECT c.id, c.chunk_key, c.key, c.effective_date, c.state, c.error_message, c.s
        f.path, f.rows, f.bytes, f.sha256, f.etag, f.format, f.reused, f.reason, f.generated_at, f.generation
 FROM job_chunk AS c
 LEFT JOIN chunk_file AS f ON f.chunk_id = c.id
-WHERE c.job_id = (SELECT j.id FROM job AS j WHERE j.job_id = ?1)
+WHERE c.job_id = (SELECT j.id FROM job AS j WHERE j.job_id = ?1 AND j.pruned_at IS NULL)
   AND c.chunk_key > coalesce(?3, '')
   AND (?2 IS NULL OR c.state IN (SELECT value FROM json_each(?2)))
 ORDER BY c.chunk_key

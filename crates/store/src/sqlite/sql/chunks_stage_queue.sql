@@ -2,7 +2,7 @@
 UPDATE job_chunk
 SET state = 'QUEUED', run_at = NULL, turn = coalesce(turn, ?1 + position * ?2)
 WHERE id IN (SELECT c.id
-             FROM job_chunk AS c INDEXED BY job_chunk_due
+             FROM job_chunk AS c INDEXED BY chunk_due
              CROSS JOIN job AS j ON j.id = c.job_id
              WHERE c.state IN ('CREATED', 'RETRY') AND c.held = 0 AND c.waits_for = 0
                AND coalesce(c.run_at, 0) <= ?1

@@ -5,4 +5,4 @@ SELECT c.id, c.chunk_key, c.key, c.effective_date,
 FROM job_chunk AS c
 CROSS JOIN chunk_file AS f ON f.chunk_id = c.id
 LEFT JOIN file_cache AS now ON now.id = f.file_id
-WHERE c.id = ?2 AND c.job_id = (SELECT j.id FROM job AS j WHERE j.job_id = ?1)
+WHERE c.id = ?2 AND c.job_id = (SELECT j.id FROM job AS j WHERE j.job_id = ?1 AND j.pruned_at IS NULL)

@@ -4,5 +4,5 @@ FROM file_cache AS f
 WHERE f.writer_chunk IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM job_chunk AS c
                   WHERE c.id = f.writer_chunk AND c.fence = f.writer_fence AND c.state = 'RUNNING')
-ORDER BY f.writer_chunk
+ORDER BY f.id
 LIMIT ?1

@@ -5,6 +5,6 @@ SELECT c.id, c.chunk_key, c.key, c.effective_date,
 FROM job_chunk AS c
 CROSS JOIN chunk_file AS f ON f.chunk_id = c.id
 LEFT JOIN file_cache AS now ON now.id = f.file_id
-WHERE c.job_id = (SELECT j.id FROM job AS j WHERE j.job_id = ?1) AND c.chunk_key > coalesce(?2, '')
+WHERE c.job_id = (SELECT j.id FROM job AS j WHERE j.job_id = ?1 AND j.pruned_at IS NULL) AND c.chunk_key > coalesce(?2, '')
 ORDER BY c.chunk_key
 LIMIT ?3

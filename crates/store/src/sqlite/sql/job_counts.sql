@@ -1,37 +1,37 @@
--- What every settled chunk does to its job: the counts move, and the status follows from them.
--- The only statement that decides COMPLETED and FAILED. A job that FAILED by `stop` gets its completed_at
--- from the stager, when none of its chunks runs any more.
--- ?1 [{job, done, failed, cancelled, reused, rows, bytes, started_at, error}, …], ?2 now
+-- What moved chunks do to their job: the counts move, and the status follows from them. The only
+-- statement that decides COMPLETED and FAILED. A job about which nothing changes is not written.
+-- ?1 [{job, done, failed, cancelled, reused, rows, bytes, started_at, error}, …] by how much, ?2 now
 UPDATE job
 SET done = after.done, failed = after.failed, cancelled = after.cancelled,
-    reused = job.reused + after.reused, rows = job.rows + after.rows, bytes = job.bytes + after.bytes,
-    status = after.status,
-    completed_at = CASE WHEN job.completed_at IS NULL AND after.status <> job.status
-                             AND (after.status = 'COMPLETED' OR (after.status = 'FAILED' AND after.on_failure = 'continue'))
-                        THEN ?2 ELSE job.completed_at END,
-    started_at = CASE WHEN after.started_at IS NULL THEN job.started_at
-                      ELSE min(coalesce(job.started_at, after.started_at), after.started_at) END,
+    reused = after.reused, rows = after.rows, bytes = after.bytes,
+    status = CASE WHEN job.status NOT IN ('SUBMITTED', 'IN_PROGRESS') THEN job.status
+                  WHEN after.done = job.total THEN 'COMPLETED'
+                  WHEN after.settled = job.total THEN 'FAILED'
+                  WHEN after.failed > 0 AND job.on_failure = 'stop' THEN 'FAILED'
+                  ELSE 'IN_PROGRESS' END,
+    completed_at = iif(after.settled = job.total, ?2, job.completed_at),
+    started_at = iif(after.started_at IS NULL, job.started_at,
+                     min(coalesce(job.started_at, after.started_at), after.started_at)),
     error_message = coalesce(job.error_message, after.error),
     version = job.version + 1,
     updated_at = ?2
 FROM (
-    SELECT n.*,
-           CASE WHEN n.was NOT IN ('SUBMITTED', 'IN_PROGRESS') THEN n.was
-                WHEN n.done = n.total THEN 'COMPLETED'
-                WHEN n.failed > 0 AND (n.on_failure = 'stop' OR n.done + n.failed + n.cancelled = n.total)
-                THEN 'FAILED'
-                ELSE 'IN_PROGRESS' END AS status
+    SELECT n.*, n.done + n.failed + n.cancelled AS settled
     FROM (
-        SELECT j.id, j.status AS was, j.total, j.on_failure,
+        SELECT j.id,
                j.done + (d.value ->> 'done') AS done,
                j.failed + (d.value ->> 'failed') AS failed,
                j.cancelled + (d.value ->> 'cancelled') AS cancelled,
-               d.value ->> 'reused' AS reused,
-               d.value ->> 'rows' AS rows,
-               d.value ->> 'bytes' AS bytes,
+               j.reused + (d.value ->> 'reused') AS reused,
+               j.rows + (d.value ->> 'rows') AS rows,
+               j.bytes + (d.value ->> 'bytes') AS bytes,
                d.value ->> 'started_at' AS started_at,
                d.value ->> 'error' AS error
         FROM json_each(?1) AS d CROSS JOIN job AS j ON j.id = d.value ->> 'job'
     ) AS n
 ) AS after
 WHERE job.id = after.id
+  AND (job.status = 'SUBMITTED'
+       OR (job.done, job.failed, job.cancelled, job.reused, job.rows, job.bytes)
+          <> (after.done, after.failed, after.cancelled, after.reused, after.rows, after.bytes)
+       OR (after.settled = job.total AND job.completed_at IS NULL))

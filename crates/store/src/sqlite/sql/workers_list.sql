@@ -1,4 +1,4 @@
--- ?1 seen at or after. `running` is {queue name: chunks}.
+-- ?1 seen after. `running` is {queue name: chunks}.
 SELECT w.id, w.host, w.roles, w.concurrency, w.started_at, w.last_seen_at,
        (SELECT json_group_object(r.name, r.chunks)
         FROM (SELECT q.name, count(*) AS chunks
@@ -6,5 +6,5 @@ SELECT w.id, w.host, w.roles, w.concurrency, w.started_at, w.last_seen_at,
               WHERE c.state = 'RUNNING' AND c.worker_id = w.id
               GROUP BY q.name) AS r) AS running
 FROM worker AS w
-WHERE w.last_seen_at >= ?1
+WHERE w.last_seen_at > ?1
 ORDER BY w.id

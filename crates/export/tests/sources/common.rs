@@ -1,0 +1,120 @@
+//! What the tests of sources share: a sink that remembers, and queries without ceremony.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::NaiveDate;
+use futures::FutureExt as _;
+use outhaul::Failed;
+use outhaul_core::secret::Secret;
+use outhaul_export::settings::{SourceSettings, SourceUrl};
+use outhaul_export::source::params::Template;
+use outhaul_export::source::{Dialect, Query, Sink, Source, StopSignal};
+use tokio::sync::oneshot;
+
+/// Keeps what it gets; says when the first progress came.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub(crate) csv: Vec<u8>,
+    pub(crate) largest: usize,
+    pub(crate) moved: (i64, i64),
+    pub(crate) first: Option<oneshot::Sender<()>>,
+    pub(crate) fail: bool,
+}
+
+#[async_trait]
+impl Sink for Kept {
+    async fn write(&mut self, csv: Bytes) -> Result<(), Failed> {
+        if self.fail {
+            return Err(Failed::Retryable("the sink is full".into()));
+        }
+        self.largest = self.largest.max(csv.len());
+        self.csv.extend_from_slice(&csv);
+        Ok(())
+    }
+
+    fn progress(&mut self, rows: i64, bytes: i64) {
+        self.moved = (rows, bytes);
+        if let Some(first) = self.first.take() {
+            let _ = first.send(());
+        }
+    }
+}
+
+pub(crate) fn settings(url: SourceUrl) -> SourceSettings {
+    SourceSettings {
+        name: "warehouse".into(),
+        url,
+        max_concurrent: 4,
+        statement_timeout: Duration::from_secs(60),
+        stall_timeout: Duration::from_secs(60),
+    }
+}
+
+pub(crate) fn postgres(url: &str) -> SourceSettings {
+    settings(SourceUrl::Postgres(Secret::new(url)))
+}
+
+pub(crate) fn sqlite(path: PathBuf) -> SourceSettings {
+    settings(SourceUrl::Sqlite(path))
+}
+
+pub(crate) fn never<'a>() -> StopSignal<'a> {
+    futures::future::pending().boxed()
+}
+
+pub(crate) fn date() -> NaiveDate {
+    NaiveDate::from_ymd_opt(2025, 2, 15).unwrap()
+}
+
+/// Runs a query with a key to its end.
+pub(crate) async fn export(
+    source: &dyn Source,
+    dialect: Dialect,
+    sql: &str,
+    key: &str,
+    slot: Option<&str>,
+) -> Result<(String, i64), Failed> {
+    let template = Template::parse(sql, dialect).unwrap();
+    let query = Query { dataset: "positions", template: &template, key, effective_date: date(), slot };
+    let mut kept = Kept::default();
+    let rows = source.stream(&query, never(), &mut kept).await?;
+    assert_eq!(kept.moved, (rows, kept.csv.len() as i64), "the last progress is the whole");
+    Ok((String::from_utf8(kept.csv).unwrap(), rows))
+}
+
+/// Keys that would change a careless query's meaning.
+pub(crate) const HOSTILE: &[&str] = &[
+    "'; DROP TABLE t; --",
+    "1 OR 1=1",
+    "' OR '1'='1",
+    "'",
+    "''",
+    "\\",
+    "\\'",
+    "\\\\'; select 1; --",
+    "\"",
+    "%",
+    "_",
+    "$$",
+    "$1",
+    ":key",
+    "::text",
+    "?1",
+    "-- ",
+    "/*",
+    "*/",
+    "E'\\''",
+    "😀",
+    "ünïcödé",
+    "\u{feff}",
+    "\u{2019}",
+    "\u{a0}",
+    "a,b",
+    "a\"b",
+    "NULL",
+    "\\.",
+    "\u{1}",
+];

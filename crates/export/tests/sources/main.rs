@@ -1,0 +1,5 @@
+//! Sources, against real databases.
+
+mod common;
+mod postgres;
+mod sqlite;

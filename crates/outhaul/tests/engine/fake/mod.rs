@@ -1,0 +1,446 @@
+//! A store in memory, for what a real one cannot be made to do: refuse a statement, be away for a
+//! moment, lose a lease at will. Transitions are those of `core::state`, so that it cannot drift.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use chrono::NaiveDate;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use outhaul::core::clock;
+use outhaul::core::file::*;
+use outhaul::core::id::*;
+use outhaul::core::job::*;
+use outhaul::core::queue::{QueueRow, QueueSpec};
+use outhaul::core::state::{self, Chunk, ChunkState, ChunkStatus, Event};
+use outhaul::core::store::*;
+use outhaul::core::worker::*;
+use serde_json::Value;
+use tokio::sync::watch;
+
+mod handler;
+pub(crate) use handler::{TestHandler, settings, start};
+
+/// One chunk of one job of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) key: String,
+    pub(crate) job_type: String,
+    pub(crate) queue: QueueId,
+    pub(crate) chunk: Chunk,
+    pub(crate) expires: Instant,
+    pub(crate) due: Instant,
+    pub(crate) cause: String,
+    pub(crate) job_cancelled: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) chunks: Vec<Row>,
+    pub(crate) queues: Vec<QueueSpec>,
+    /// Who holds which slot.
+    pub(crate) slots: BTreeMap<(i64, i32), i64>,
+    pub(crate) workers: BTreeSet<i64>,
+    /// Every accepted write by an owner: verb and lease.
+    pub(crate) writes: Vec<(&'static str, Lease)>,
+    pub(crate) hints: u32,
+    next_worker: i64,
+}
+
+impl Rows {
+    pub(crate) fn row(&self, key: &str) -> &Row {
+        self.chunks.iter().find(|row| row.key == key).expect("the test added this chunk")
+    }
+
+    pub(crate) fn state(&self, key: &str) -> ChunkState {
+        self.row(key).chunk.state
+    }
+
+    fn owned(&mut self, lease: Lease) -> Option<&mut Row> {
+        let row = self.chunks.get_mut(usize::try_from(lease.chunk.0).ok()?)?;
+        (row.chunk.fence == lease.fence && row.chunk.state == ChunkState::Running).then_some(row)
+    }
+
+    fn apply(&mut self, verb: &'static str, lease: Lease, event: Event) -> Option<ChunkState> {
+        let row = self.owned(lease)?;
+        row.chunk = state::apply(row.chunk, event).ok()?;
+        let state = row.chunk.state;
+        self.writes.push((verb, lease));
+        Some(state)
+    }
+}
+
+type Fault = Box<dyn FnMut(&str, &[Lease]) -> Option<StoreError> + Send>;
+
+pub(crate) struct Fake {
+    rows: Mutex<Rows>,
+    fault: Mutex<Option<Fault>>,
+    lease: Duration,
+    pub(crate) changed: watch::Sender<u64>,
+    /// Hints from "other processes".
+    pub(crate) others: watch::Sender<u64>,
+}
+
+impl Fake {
+    pub(crate) fn new(lease: Duration) -> std::sync::Arc<Self> {
+        let (changed, others) = (watch::channel(0).0, watch::channel(0).0);
+        std::sync::Arc::new(Self { rows: Mutex::default(), fault: Mutex::default(), lease, changed, others })
+    }
+
+    /// Adds a QUEUED chunk to the first queue.
+    pub(crate) fn add(&self, job_type: &str, key: &str) {
+        self.edit(|rows| {
+            let now = Instant::now();
+            rows.chunks.push(Row {
+                key: key.to_owned(),
+                job_type: job_type.to_owned(),
+                queue: QueueId(0),
+                chunk: Chunk::new(true),
+                expires: now,
+                due: now,
+                cause: String::new(),
+                job_cancelled: false,
+            });
+        });
+    }
+
+    pub(crate) fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap()
+    }
+
+    pub(crate) fn edit<T>(&self, act: impl FnOnce(&mut Rows) -> T) -> T {
+        let answer = act(&mut self.rows());
+        self.changed.send_modify(|count| *count += 1);
+        answer
+    }
+
+    /// Makes calls fail: the verb and its leases decide.
+    pub(crate) fn fail(&self, fault: impl FnMut(&str, &[Lease]) -> Option<StoreError> + Send + 'static) {
+        *self.fault.lock().unwrap() = Some(Box::new(fault));
+    }
+
+    fn check(&self, verb: &str, leases: &[Lease]) -> StoreResult<()> {
+        match self.fault.lock().unwrap().as_mut().and_then(|fault| fault(verb, leases)) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the rows are as they should be; a long silence is a failure.
+    pub(crate) async fn until(&self, what: &str, test: impl Fn(&Rows) -> bool) {
+        let mut changed = self.changed.subscribe();
+        let wait = async {
+            loop {
+                if test(&self.rows()) {
+                    return;
+                }
+                changed.changed().await.unwrap();
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(30), wait).await.is_err() {
+            panic!("never happened: {what}; chunks are {:#?}", self.rows().chunks);
+        }
+    }
+}
+
+pub(crate) fn unavailable() -> StoreError {
+    StoreError::Unavailable("gone for a moment".into())
+}
+
+pub(crate) fn refused() -> StoreError {
+    StoreError::Refused("bad row".into())
+}
+
+fn keys(leases: impl IntoIterator<Item = Lease>) -> Vec<Lease> {
+    leases.into_iter().collect()
+}
+
+#[async_trait]
+impl Store for Fake {
+    async fn ready(&self) -> StoreResult<()> {
+        Ok(())
+    }
+    fn installation(&self) -> &str {
+        "fake"
+    }
+    async fn wakeups(&self) -> StoreResult<Option<BoxStream<'static, ()>>> {
+        self.check("wakeups", &[])?;
+        let others = self.others.subscribe();
+        let hints = futures::stream::unfold(others, |mut others| async {
+            others.changed().await.ok()?;
+            Some(((), others))
+        });
+        Ok(Some(hints.boxed()))
+    }
+    async fn wake_others(&self) -> StoreResult<()> {
+        self.edit(|rows| rows.hints += 1);
+        Ok(())
+    }
+
+    async fn queues_sync(&self, queues: &[QueueSpec]) -> StoreResult<BTreeMap<String, QueueId>> {
+        self.edit(|rows| rows.queues = queues.to_vec());
+        Ok(queues.iter().zip(0..).map(|(spec, id)| (spec.name.clone(), QueueId(id))).collect())
+    }
+    async fn slots_take(&self, worker: WorkerId, queue: QueueId, count: u32) -> StoreResult<Vec<Slot>> {
+        self.check("slots_take", &[])?;
+        Ok(self.edit(|rows| {
+            let budget =
+                rows.queues[queue.0 as usize].max_concurrent.expect("only budgeted queues have slots");
+            let free = (0..budget as i32).filter(|number| !rows.slots.contains_key(&(queue.0, *number)));
+            let taken: Vec<i32> = free.take(count as usize).collect();
+            taken.iter().for_each(|&number| {
+                rows.slots.insert((queue.0, number), worker.0);
+            });
+            taken.into_iter().map(|number| Slot { queue, number }).collect()
+        }))
+    }
+    async fn slots_release(&self, worker: WorkerId, slots: &[Slot]) -> StoreResult<()> {
+        self.edit(|rows| {
+            rows.slots.retain(|&(queue, number), holder| {
+                *holder != worker.0 || !slots.contains(&Slot { queue: QueueId(queue), number })
+            });
+        });
+        Ok(())
+    }
+
+    async fn worker_register(&self, _: &NewWorker) -> StoreResult<WorkerId> {
+        Ok(self.edit(|rows| {
+            rows.next_worker += 1;
+            let id = rows.next_worker;
+            rows.workers.insert(id);
+            WorkerId(id)
+        }))
+    }
+    async fn worker_leave(&self, worker: WorkerId) -> StoreResult<()> {
+        self.edit(|rows| {
+            rows.workers.remove(&worker.0);
+            rows.slots.retain(|_, holder| *holder != worker.0);
+        });
+        Ok(())
+    }
+
+    async fn chunks_claim(&self, _: WorkerId, wants: &[Want], total: u32) -> StoreResult<Vec<ClaimedChunk>> {
+        self.check("chunks_claim", &[])?;
+        let mut left: BTreeMap<i64, u32> = wants.iter().map(|want| (want.queue.0, want.limit)).collect();
+        Ok(self.edit(|rows| {
+            let mut claimed = Vec::new();
+            for (id, row) in rows.chunks.iter_mut().enumerate() {
+                let Some(limit) = left.get_mut(&row.queue.0) else { continue };
+                let queued = row.chunk.state == ChunkState::Queued && !row.job_cancelled;
+                if !queued || *limit == 0 || claimed.len() == total as usize {
+                    continue;
+                }
+                *limit -= 1;
+                row.chunk = state::apply(row.chunk, Event::Claim).unwrap();
+                row.expires = Instant::now() + self.lease;
+                claimed.push(ClaimedChunk {
+                    lease: Lease { chunk: ChunkId(id as i64), fence: row.chunk.fence },
+                    queue: row.queue,
+                    job_id: JobId::new(clock::now(), id as u64),
+                    job_type: row.job_type.clone(),
+                    dataset: None,
+                    owner: "anonymous".to_owned(),
+                    params: Value::Null,
+                    chunk_key: row.key.clone(),
+                    key: None,
+                    effective_date: None,
+                    attempt: row.chunk.attempt,
+                    lost: row.chunk.lost,
+                    submitted_at: clock::now(),
+                    claimed_at: clock::now(),
+                });
+            }
+            claimed
+        }))
+    }
+    async fn chunks_heartbeat(
+        &self,
+        worker: WorkerId,
+        leases: &[Lease],
+        slots: &[Slot],
+    ) -> StoreResult<Beat> {
+        self.check("chunks_heartbeat", leases)?;
+        let until = Instant::now() + self.lease;
+        Ok(self.edit(|rows| {
+            let renewed = leases.iter().filter(|lease| {
+                rows.owned(**lease).is_some_and(|row| {
+                    row.expires = until;
+                    true
+                })
+            });
+            let renewed = keys(renewed.copied());
+            let held = |slot: &&Slot| rows.slots.get(&(slot.queue.0, slot.number)) == Some(&worker.0);
+            Beat { renewed, slots: slots.iter().filter(held).copied().collect(), skipped: Vec::new() }
+        }))
+    }
+    async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        let mut rows = self.rows();
+        Ok(keys(
+            leases.iter().copied().filter(|lease| rows.owned(*lease).is_some_and(|row| row.job_cancelled)),
+        ))
+    }
+    async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool> {
+        Ok(self.rows().owned(lease).is_some_and(|row| !row.job_cancelled))
+    }
+    async fn chunks_finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>> {
+        let leases: Vec<Lease> = finishes.iter().map(|finish| finish.lease).collect();
+        self.check("chunks_finish", &leases)?;
+        Ok(self.edit(|rows| {
+            keys(
+                leases
+                    .into_iter()
+                    .filter(|&lease| rows.apply("chunks_finish", lease, Event::Finish).is_some()),
+            )
+        }))
+    }
+    async fn chunks_fail(&self, failures: &[Failure]) -> StoreResult<Vec<Settled>> {
+        let leases: Vec<Lease> = failures.iter().map(|failure| failure.lease).collect();
+        self.check("chunks_fail", &leases)?;
+        let now = Instant::now();
+        Ok(self.edit(|rows| {
+            let settle = |failure: &Failure| {
+                let lease = failure.lease;
+                let row = rows.owned(lease)?;
+                if failure.expired && row.expires > now {
+                    return None;
+                }
+                row.cause = failure.cause.clone();
+                row.due = now + failure.retry_in.unwrap_or_default();
+                let event = match (row.job_cancelled, failure.expired, failure.retry_in) {
+                    (true, ..) => Event::Cancel,
+                    (_, true, Some(_)) => Event::ExpireRetryable,
+                    (_, true, None) => Event::ExpireFinal,
+                    (_, false, Some(_)) => Event::FailRetryable,
+                    (_, false, None) => Event::FailFinal,
+                };
+                let verb = if failure.expired { "expired" } else { "chunks_fail" };
+                Some(Settled { lease, state: rows.apply(verb, lease, event)? })
+            };
+            failures.iter().filter_map(settle).collect()
+        }))
+    }
+    async fn chunks_return(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        self.check("chunks_return", leases)?;
+        Ok(self.edit(|rows| {
+            let given = |lease: &Lease| rows.apply("chunks_return", *lease, Event::GiveBack).is_some();
+            keys(leases.iter().copied().filter(given))
+        }))
+    }
+    async fn chunk_snooze(&self, lease: Lease, wait: Duration) -> StoreResult<bool> {
+        Ok(self.edit(|rows| {
+            let Some(row) = rows.owned(lease) else { return false };
+            row.due = Instant::now() + wait;
+            rows.apply("chunk_snooze", lease, Event::Snooze).is_some()
+        }))
+    }
+    async fn chunks_cancel(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        Ok(self.edit(|rows| {
+            let cancelled = |lease: &Lease| rows.apply("chunks_cancel", *lease, Event::Cancel).is_some();
+            keys(leases.iter().copied().filter(cancelled))
+        }))
+    }
+
+    async fn files_leftover(&self, _: u32) -> StoreResult<Vec<Leftover>> {
+        Ok(Vec::new())
+    }
+    async fn chunks_stage(&self, _: u32) -> StoreResult<Staged> {
+        self.check("chunks_stage", &[])?;
+        let now = Instant::now();
+        let due = |row: &&mut Row| {
+            matches!(row.chunk.state, ChunkState::Created | ChunkState::Retry) && row.due <= now
+        };
+        let mut queued = 0;
+        for row in self.rows().chunks.iter_mut().filter(due) {
+            row.chunk = state::apply(row.chunk, Event::Stage).unwrap();
+            queued += 1;
+        }
+        if queued > 0 {
+            self.edit(|_| ());
+        }
+        Ok(Staged { queued, ..Staged::default() })
+    }
+    async fn chunks_expired(&self, _: u32) -> StoreResult<Vec<ExpiredChunk>> {
+        let now = Instant::now();
+        let rows = self.rows();
+        let expired = rows
+            .chunks
+            .iter()
+            .zip(0..)
+            .filter(|(row, _)| row.chunk.state == ChunkState::Running && row.expires <= now);
+        let chunk = |(row, id): (&Row, i64)| ExpiredChunk {
+            lease: Lease { chunk: ChunkId(id), fence: row.chunk.fence },
+            job_type: row.job_type.clone(),
+            dataset: None,
+            attempt: row.chunk.attempt,
+            cancelled: row.job_cancelled,
+        };
+        Ok(expired.map(chunk).collect())
+    }
+    async fn counts_repair(&self, _: Duration, _: u32) -> StoreResult<u64> {
+        Ok(0)
+    }
+    async fn jobs_prune(&self, _: Duration, _: u32) -> StoreResult<u64> {
+        Ok(0)
+    }
+
+    // What the engine never asks for.
+    async fn job_submit(&self, _: NewJob) -> StoreResult<Submitted> {
+        unimplemented!()
+    }
+    async fn job_get(&self, _: &JobId) -> StoreResult<Option<Job>> {
+        unimplemented!()
+    }
+    async fn jobs_list(&self, _: &JobFilter) -> StoreResult<Page<Job, i64>> {
+        unimplemented!()
+    }
+    async fn chunks_list(
+        &self,
+        _: &JobId,
+        _: Option<ChunkStatus>,
+        _: Option<&str>,
+        _: u32,
+    ) -> StoreResult<Page<ChunkRow, String>> {
+        unimplemented!()
+    }
+    async fn files_list(&self, _: &JobId, _: Option<&str>, _: u32) -> StoreResult<Page<ManifestRow, String>> {
+        unimplemented!()
+    }
+    async fn file_get(&self, _: &JobId, _: ChunkId) -> StoreResult<Option<ManifestRow>> {
+        unimplemented!()
+    }
+    async fn files_recorded(
+        &self,
+        _: &str,
+        _: &str,
+        _: &str,
+        _: &[(String, NaiveDate)],
+    ) -> StoreResult<Vec<(FileIdentity, FileRecord)>> {
+        unimplemented!()
+    }
+    async fn job_cancel(&self, _: &JobId) -> StoreResult<Cancelled> {
+        unimplemented!()
+    }
+    async fn job_redrive(&self, _: &JobId) -> StoreResult<Redriven> {
+        unimplemented!()
+    }
+    async fn queues_list(&self) -> StoreResult<Vec<QueueRow>> {
+        unimplemented!()
+    }
+    async fn queue_pause(&self, _: &str, _: bool) -> StoreResult<bool> {
+        unimplemented!()
+    }
+    async fn workers_list(&self, _: Duration) -> StoreResult<Vec<WorkerRow>> {
+        unimplemented!()
+    }
+    async fn file_begin(&self, _: &FileBegin) -> StoreResult<FileBegun> {
+        unimplemented!()
+    }
+    async fn file_upload(&self, _: Lease, _: &FileIdentity, _: &Upload) -> StoreResult<bool> {
+        unimplemented!()
+    }
+    async fn file_leftover_removed(&self, _: &Leftover) -> StoreResult<()> {
+        unimplemented!()
+    }
+}

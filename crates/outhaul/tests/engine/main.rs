@@ -1,0 +1,10 @@
+//! The engine's behaviour, on a store in memory that fails on command.
+
+#![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod delivery;
+mod fake;
+mod leases;
+mod recording;
+mod running;
+mod sqlite;

@@ -1,0 +1,385 @@
+//! Outhaul as its users run it: real processes of the built binary, talked to over HTTP. Each test
+//! gets a folder, a database and a storage prefix of its own.
+
+#![allow(dead_code, reason = "each test binary uses its own part of the harness")]
+#![expect(unreachable_pub, reason = "a harness is shared by test binaries, which have no outside")]
+
+pub mod s3;
+pub mod sql;
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use outhaul_testkit::servers::{self, PrivatePostgres};
+use outhaul_testkit::test_db::TestDb;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a slow machine; reaching it is a failure, never a measure.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Where jobs and files are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// SQLite and local files: the embedded default.
+    Embedded,
+    /// PostgreSQL and local files.
+    PostgresLocal,
+    /// PostgreSQL and S3: production.
+    PostgresS3,
+}
+
+/// One installation: a configuration that any number of processes share.
+pub struct Stack {
+    pub dir: TempDir,
+    pub kind: Kind,
+    pub prefix: String,
+    postgres_url: Option<String>,
+    keep: Vec<Box<dyn Send + Sync>>,
+}
+
+impl Stack {
+    /// A new installation; `sections` is appended to its configuration.
+    pub async fn new(kind: Kind, sections: &str) -> Self {
+        let (url, keep): (Option<String>, Vec<Box<dyn Send + Sync>>) = match kind {
+            Kind::Embedded => (None, vec![]),
+            Kind::PostgresLocal | Kind::PostgresS3 => {
+                let db = TestDb::create().await;
+                (Some(db.url().to_owned()), vec![Box::new(db)])
+            }
+        };
+        Self::with_database(kind, url, keep, sections)
+    }
+
+    /// The same on a server of the test's own, which it may kill.
+    pub fn on_server(kind: Kind, server: &PrivatePostgres, sections: &str) -> Self {
+        Self::with_database(kind, Some(server.url().to_owned()), vec![], sections)
+    }
+
+    fn with_database(
+        kind: Kind,
+        url: Option<String>,
+        keep: Vec<Box<dyn Send + Sync>>,
+        sections: &str,
+    ) -> Self {
+        let dir = tempfile::tempdir().expect("make a folder for the installation");
+        let prefix = servers::unique_prefix();
+        let stack = Self { dir, kind, prefix, environment: Vec::new(), postgres_url: url, keep };
+        stack.configure(sections);
+        stack
+    }
+
+    /// Writes the configuration anew, for processes started from now on.
+    pub fn configure(&self, sections: &str) {
+        let stack = self;
+        let mut text = String::from("data_dir = \"data\"\n\n");
+        if let Some(url) = &stack.postgres_url {
+            text += &format!("[database]\nurl = \"{url}\"\n\n");
+        }
+        if stack.kind == Kind::PostgresS3 {
+            let s3 = servers::s3();
+            text += &format!(
+                "[storage]\nurl = \"s3://{}\"\nbase_path = \"{}/exports/\"\nendpoint = \"{}\"\nregion = \"us-east-1\"\n\
+                 access_key_id = \"{}\"\nsecret_access_key = \"{}\"\nallow_http = true\n\n",
+                s3.bucket, stack.prefix, s3.endpoint, s3.access_key_id, s3.secret_access_key
+            );
+        }
+        text += &sections.replace("{postgres}", stack.postgres_url.as_deref().unwrap_or(""));
+        std::fs::write(stack.config(), text).expect("write the configuration");
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.dir.path().join("outhaul.toml")
+    }
+
+    pub fn postgres_url(&self) -> &str {
+        self.postgres_url.as_deref().expect("this installation has a PostgreSQL")
+    }
+
+    /// Where local files are published.
+    pub fn files(&self) -> PathBuf {
+        self.dir.path().join("data/files")
+    }
+
+    /// The storage path of what is at `exports/` + `rest` for clients of the default dataset.
+    pub fn path(&self, rest: &str) -> String {
+        match self.kind {
+            Kind::PostgresS3 => format!("{}/exports/{rest}", self.prefix),
+            _ => format!("exports/{rest}"),
+        }
+    }
+
+    /// Paths of everything that is published.
+    pub fn published(&self) -> Vec<String> {
+        match self.kind {
+            Kind::PostgresS3 => s3::objects_below(&self.prefix),
+            _ => {
+                files_below(&self.files()).into_iter().filter(|path| !path.starts_with(".staging/")).collect()
+            }
+        }
+    }
+
+    /// What attempts have written and not published: staged files, or open uploads.
+    pub fn staged(&self) -> Vec<String> {
+        match self.kind {
+            Kind::PostgresS3 => open_uploads(&self.prefix),
+            _ => files_below(&self.files().join(".staging")),
+        }
+    }
+
+    /// Removes a published file behind Outhaul's back.
+    pub fn remove(&self, path: &str) {
+        match self.kind {
+            Kind::PostgresS3 => s3::remove(path),
+            _ => std::fs::remove_file(self.files().join(path)).expect("it is there"),
+        }
+    }
+
+    /// Starts a process with these roles; one with `api` gets a spare port.
+    pub fn spawn(&self, name: &str, roles: &str) -> Process {
+        let port =
+            TcpListener::bind("127.0.0.1:0").expect("a spare port").local_addr().expect("its number").port();
+        let log = self.dir.path().join(format!("{name}.log"));
+        let sink = File::options().create(true).append(true).open(&log).expect("open the log");
+        let child = Command::new(env!("CARGO_BIN_EXE_outhaul"))
+            .args(["serve", "--roles", roles, "--config"])
+            .arg(self.config())
+            .env("OUTHAUL__SERVER__LISTEN", format!("127.0.0.1:{port}"))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(sink)
+            .spawn()
+            .expect("start the built binary");
+        Process { child, log, base: format!("http://127.0.0.1:{port}") }
+    }
+
+    /// Starts a process with the API and waits until it is ready.
+    pub async fn serve(&self, name: &str, roles: &str) -> Process {
+        let process = self.spawn(name, roles);
+        process.ready().await;
+        process
+    }
+}
+
+/// A running process of the built binary; killed when dropped.
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+    pub base: String,
+}
+
+impl Process {
+    pub fn client(&self) -> Client {
+        Client { base: self.base.clone(), http: reqwest::Client::new() }
+    }
+
+    pub async fn ready(&self) {
+        let client = self.client();
+        eventually("the server is ready", || async {
+            matches!(client.http.get(format!("{}/readyz", client.base)).send().await, Ok(answer) if answer.status() == 200)
+        })
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", self.log()));
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until the log has a text.
+    pub async fn says(&self, text: &str) {
+        let said =
+            eventually(&format!("the log says {text:?}"), || async { self.log().contains(text) }).await;
+        said.unwrap_or_else(|error| panic!("{error}\n{}", self.log()));
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by name, such as `STOP`.
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(done.expect("run kill").success(), "kill -{name}");
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill9(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// SIGTERM; waits for a clean end and returns whether the exit code was 0.
+    pub fn terminate(&mut self) -> bool {
+        self.signal("TERM");
+        self.child.wait().expect("wait for the process").success()
+    }
+
+    /// The most memory it ever held, in bytes (VmHWM).
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux reports VmHWM");
+        let kib: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of KiB");
+        kib * 1024
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+/// A client of one API process.
+#[derive(Clone)]
+pub struct Client {
+    pub base: String,
+    pub http: reqwest::Client,
+}
+
+impl Client {
+    pub async fn get(&self, path: &str) -> reqwest::Result<(u16, Value)> {
+        let answer = self.http.get(format!("{}{path}", self.base)).send().await?;
+        let status = answer.status().as_u16();
+        Ok((status, answer.json().await.unwrap_or(Value::Null)))
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> reqwest::Result<(u16, Value)> {
+        let answer = self.http.post(format!("{}{path}", self.base)).json(body).send().await?;
+        let status = answer.status().as_u16();
+        Ok((status, answer.json().await.unwrap_or(Value::Null)))
+    }
+
+    /// Submits and insists on 202; returns the job's id.
+    pub async fn submit(&self, body: &Value) -> String {
+        let (status, job) = self.post("/jobs", body).await.expect("the API answers");
+        assert_eq!(status, 202, "{job}");
+        job["jobId"].as_str().expect("a jobId").to_owned()
+    }
+
+    /// The job, as it is.
+    pub async fn job(&self, id: &str) -> Value {
+        let (status, job) = self.get(&format!("/jobs/{id}")).await.expect("the API answers");
+        assert_eq!(status, 200, "{job}");
+        job
+    }
+
+    /// Waits until the job has a status, and `completedAt` where that status is an end.
+    pub async fn wait_for(&self, id: &str, wanted: &str) -> Value {
+        let seen = std::sync::Mutex::new(Value::Null);
+        let outcome = eventually(&format!("{id} is {wanted}"), || async {
+            let Ok((200, job)) = self.get(&format!("/jobs/{id}")).await else { return false };
+            let is_end = ["COMPLETED", "FAILED", "CANCELLED"].contains(&wanted);
+            let there = job["status"] == wanted && (!is_end || !job["completedAt"].is_null());
+            *seen.lock().expect("not poisoned") = job;
+            there
+        })
+        .await;
+        let job = seen.into_inner().expect("not poisoned");
+        outcome.unwrap_or_else(|error| panic!("{error}: {job}"));
+        job
+    }
+
+    /// All items of a list, page by page.
+    pub async fn all(&self, path: &str) -> Vec<Value> {
+        let mut items = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let (status, page) =
+                self.get(&format!("{path}?limit=200{cursor}")).await.expect("the API answers");
+            assert_eq!(status, 200, "{page}");
+            items.extend(page["items"].as_array().expect("items").iter().cloned());
+            match page["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return items,
+            }
+        }
+    }
+
+    /// All files of a job, by key and date.
+    pub async fn files(&self, id: &str) -> Vec<Value> {
+        self.all(&format!("/jobs/{id}/files")).await
+    }
+
+    /// Submits and waits for its end.
+    pub async fn complete(&self, body: &Value) -> Value {
+        let id = self.submit(body).await;
+        self.wait_for(&id, "COMPLETED").await
+    }
+
+    /// The bytes of a file, through the API.
+    pub async fn download(&self, url: &str) -> Vec<u8> {
+        let answer = self.http.get(format!("{}{url}", self.base)).send().await.expect("the API answers");
+        assert_eq!(answer.status(), 200, "{url}");
+        answer.bytes().await.expect("the whole body").to_vec()
+    }
+}
+
+/// Looks until it is so, or patience ends. A signal where none can be had from another process.
+pub async fn eventually<F: Future<Output = bool>>(
+    what: &str,
+    mut look: impl FnMut() -> F,
+) -> Result<(), String> {
+    let start = Instant::now();
+    while !look().await {
+        if start.elapsed() > PATIENCE {
+            return Err(format!("waited in vain until {what}"));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// `yyyyMMdd` of n days in 2020, far outside any reuse window.
+pub fn dates(n: u32) -> Vec<String> {
+    let first = chrono::NaiveDate::from_ymd_opt(2020, 1, 1).expect("a date");
+    (0..n).map(|day| (first + chrono::Days::new(day.into())).format("%Y%m%d").to_string()).collect()
+}
+
+/// Every regular file below a folder, relative to it.
+pub fn files_below(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path.strip_prefix(folder).expect("below").to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Keys of multipart uploads that are open below a prefix of the test bucket.
+pub fn open_uploads(prefix: &str) -> Vec<String> {
+    let s3 = servers::s3();
+    let output = Command::new("curl")
+        .args(["-s", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u"])
+        .arg(format!("{}:{}", s3.access_key_id, s3.secret_access_key))
+        .arg(format!("{}/{}?uploads", s3.endpoint, s3.bucket))
+        .output()
+        .expect("run curl");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("ListMultipartUploadsResult"), "the listing was answered: {text}");
+    text.split("<Key>")
+        .skip(1)
+        .filter_map(|rest| rest.split('<').next())
+        .filter(|key| key.contains(prefix))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Lower-case hex of a SHA-256.
+pub fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

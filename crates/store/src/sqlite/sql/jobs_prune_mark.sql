@@ -1,0 +1,7 @@
+-- ?1 completed before, ?2 limit, ?3 now
+UPDATE job
+SET pruned_at = ?3, idempotency_key = NULL
+WHERE id IN (SELECT id FROM job
+             WHERE completed_at < ?1 AND completed_at IS NOT NULL AND pruned_at IS NULL
+             ORDER BY completed_at
+             LIMIT ?2)

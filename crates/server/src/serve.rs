@@ -1,6 +1,7 @@
 //! Wiring: from a configuration to a running process. Everything is opened before anything is served,
 //! and [`Running::stop`] ends it such that nothing is lost.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use outhaul::{Engine, Instrumented, Registry, Stores};
 use outhaul_core::store::{Store, StoreError};
 use outhaul_delivery::DatabaseDelivery;
 use outhaul_export::storage::{Storage, StorageError};
-use outhaul_export::{ExportHandler, ExportsError};
+use outhaul_export::{ExportHandler, Exports, ExportsError};
 use outhaul_store::{OpenOptions, Opened};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -23,7 +24,26 @@ use crate::roles::Roles;
 /// How long open requests may go on after a stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
 
-/// Why a process could not start. No message holds a secret.
+/// Everything that kept a process from starting; never empty.
+#[derive(Debug)]
+pub struct StartErrors(pub Vec<StartError>);
+
+impl fmt::Display for StartErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n  "))
+    }
+}
+
+impl std::error::Error for StartErrors {}
+
+impl From<StartError> for StartErrors {
+    fn from(error: StartError) -> Self {
+        Self(vec![error])
+    }
+}
+
+/// One thing that kept a process from starting. No message holds a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The engine's database.
@@ -90,30 +110,56 @@ pub async fn open_database(config: &Config, migrate: bool) -> Result<Opened, Sta
     outhaul_store::open(&config.database.url, config.store, options).await.map_err(StartError::Database)
 }
 
-/// Starts everything that the roles ask for, and returns once it runs.
-pub async fn start(config: Config, roles: Roles) -> Result<Running, StartError> {
-    let metrics = metrics::install();
-    let opened = open_database(&config, true).await?;
-    let instrumented = |store: Arc<dyn Store>| -> Arc<dyn Store> { Arc::new(Instrumented::new(store)) };
-    let stores = Stores {
-        api: instrumented(opened.api),
-        engine: instrumented(opened.engine),
-        keeper: instrumented(opened.keeper),
+/// What must be there before anything starts.
+struct Parts {
+    stores: Stores,
+    storage: Storage,
+    handler: ExportHandler,
+    listener: Option<TcpListener>,
+}
+
+/// Opens everything, and says everything that is wrong. The port is taken here too: one that is not
+/// free must not leave a worker behind that has claimed something.
+async fn open(config: &Config, roles: Roles) -> Result<Parts, StartErrors> {
+    let listener = async {
+        match roles.api {
+            true => TcpListener::bind(config.listen).await.map(Some),
+            false => Ok(None),
+        }
     };
-    let storage = Storage::open(&config.export.storage).map_err(StartError::Storage)?;
-    let handler = ExportHandler::new(&config.export, storage.clone()).map_err(StartError::Exports)?;
+    let (opened, listener) = tokio::join!(open_database(config, true), listener);
+    let listener = listener.map_err(|error| StartError::Listen(config.listen, error));
+    let storage = Storage::open(&config.export.storage).map_err(StartError::Storage);
+    let exports = match &storage {
+        Ok(storage) => ExportHandler::new(&config.export, storage.clone()).map(Some),
+        Err(_) => Exports::new(&config.export).map(|_| None),
+    };
+    let exports = exports.map_err(StartError::Exports);
+    match (opened, storage, exports, listener) {
+        (Ok(opened), Ok(storage), Ok(Some(handler)), Ok(listener)) => {
+            let instrumented =
+                |store: Arc<dyn Store>| -> Arc<dyn Store> { Arc::new(Instrumented::new(store)) };
+            let stores = Stores {
+                api: instrumented(opened.api),
+                engine: instrumented(opened.engine),
+                keeper: instrumented(opened.keeper),
+            };
+            Ok(Parts { stores, storage, handler, listener })
+        }
+        (opened, storage, exports, listener) => {
+            let all = [opened.err(), storage.err(), exports.err(), listener.err()];
+            Err(StartErrors(all.into_iter().flatten().collect()))
+        }
+    }
+}
+
+/// Starts everything that the roles ask for, and returns once it runs.
+pub async fn start(config: Config, roles: Roles) -> Result<Running, StartErrors> {
+    let metrics = metrics::install();
+    let Parts { stores, storage, handler, listener } = open(&config, roles).await?;
     let exports = handler.exports().clone();
     let registry = Registry::new().with(handler);
     let delivery = DatabaseDelivery::start(stores.engine.clone());
-
-    // Before the engine: a taken port must not leave a worker behind that has claimed something.
-    let listener = match roles.api {
-        false => None,
-        true => {
-            let cannot = |error| StartError::Listen(config.listen, error);
-            Some(TcpListener::bind(config.listen).await.map_err(cannot)?)
-        }
-    };
     let engine = Engine::start(stores.clone(), delivery.clone(), registry, config.engine(roles));
     let engine = engine.await.map_err(StartError::Database)?;
 
@@ -150,10 +196,13 @@ async fn answer(listener: TcpListener, router: axum::Router, stop: CancellationT
 }
 
 /// Runs until SIGTERM or SIGINT, then stops; a second signal ends the process at once.
-pub async fn run(config: Config, roles: Roles) -> Result<(), StartError> {
-    // Before anything starts, so that no signal finds the process unprepared.
-    let signals = Signals::new();
-    let running = start(config, roles).await?;
+pub async fn run(config: Config, roles: Roles) -> Result<(), StartErrors> {
+    let mut signals = Signals::new();
+    let running = tokio::select! {
+        started = start(config, roles) => started?,
+        // Nothing has been claimed or promised yet.
+        () = signals.next() => return Ok(()),
+    };
     signals.wait_then_stop(running).await;
     Ok(())
 }
@@ -203,3 +252,6 @@ impl Signals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

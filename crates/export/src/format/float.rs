@@ -25,16 +25,23 @@ fn shortest(number: f64) -> (String, i32) {
         (mantissa.replace('.', ""), exponent)
     };
     let (digits, exponent) = parts(format!("{number:e}"));
-    if number == 0.0 || strictly_inside(number, &digits, exponent) {
+    if number == 0.0 {
         return (digits, exponent);
     }
-    // Rust also takes a decimal that lies exactly on the border to the neighbouring number, where
-    // reading rounds to even; PostgreSQL does not, and prints more digits.
-    for precision in digits.len()..17 {
-        let (digits, exponent) = parts(format!("{number:.precision$e}"));
-        let digits = digits.trim_end_matches('0').to_owned();
-        if strictly_inside(number, &digits, exponent) {
-            return (digits, exponent);
+    // Rust knows how many digits are needed, but differs from PostgreSQL in two ways. Of two decimals
+    // equally near it takes the upper, PostgreSQL the even one, as printing with a precision does. And
+    // it also takes a decimal on the very border to the next number, where reading rounds to even;
+    // PostgreSQL does not, and prints more digits.
+    for precision in digits.len() - 1..16 {
+        let (nearest, exponent) = parts(format!("{number:.precision$e}"));
+        // Above a power of two numbers lie twice as far apart as below it: there the nearest decimal may
+        // be outside, and the next one up inside.
+        let next_up = nearest.parse::<u64>().expect("at most 17 digits") + 1;
+        for digits in [nearest.clone(), next_up.to_string()] {
+            let exponent = exponent + (digits.len() - nearest.len()) as i32;
+            if strictly_inside(number, &digits, exponent) {
+                return (digits, exponent);
+            }
         }
     }
     parts(format!("{number:.16e}"))
@@ -45,10 +52,9 @@ fn strictly_inside(number: f64, digits: &str, exponent: i32) -> bool {
     let reads_as = |digits: &str| format!("0.{digits}e{}", exponent + 1).parse() == Ok(number);
     let above = format!("{digits}{}1", "0".repeat(TINY));
     let last = digits.len() - 1;
-    let below = match digits.as_bytes()[last] {
-        b'0' => return reads_as(digits),
-        digit => format!("{}{}{}", &digits[..last], char::from(digit - 1), "9".repeat(TINY)),
-    };
+    // A last digit of 0 belongs to a shorter decimal, which was tried before.
+    let Some(lower) = digits.as_bytes()[last].checked_sub(1).filter(u8::is_ascii_digit) else { return false };
+    let below = format!("{}{}{}", &digits[..last], char::from(lower), "9".repeat(TINY));
     reads_as(&above) && reads_as(&below)
 }
 

@@ -34,8 +34,7 @@ const EVICT_BEFORE_14: &str = "select pg_terminate_backend(pid) from pg_stat_act
 const END: &str =
     "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1 and backend_start = $2";
 
-/// Makes sessions on one source.
-#[derive(Debug)]
+/// Makes sessions on one source. Has no `Debug`: that of the options shows the password.
 pub(super) struct Sessions {
     options: PgConnectOptions,
     begin: String,

@@ -1,6 +1,7 @@
 //! PostgreSQL as a source: rows leave by `COPY (…) TO STDOUT` and pass through as bytes, never parsed.
 //! This file also decides which of the server's errors no further attempt can help.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -15,10 +16,15 @@ use super::{Outflow, Query, Sink, Source, StopSignal, does_not_fit, short};
 use crate::settings::SourceSettings;
 
 /// A PostgreSQL database that rows are read from.
-#[derive(Debug)]
 pub struct PostgresSource {
     name: String,
     sessions: Arc<Sessions>,
+}
+
+impl fmt::Debug for PostgresSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresSource").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl PostgresSource {

@@ -1,5 +1,7 @@
 //! Sources, against real databases.
 
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 mod postgres;
 mod sqlite;

@@ -185,10 +185,12 @@ async fn our_floats_are_digit_for_digit_those_of_postgresql() {
     let round =
         (any::<i32>(), -30..30_i32).prop_map(|(digits, power)| f64::from(digits) * 10_f64.powi(power));
     let powers = (-1074..1024_i32).prop_map(|power| 2_f64.powi(power));
-    let strategy = prop_oneof![bits, round, powers];
+    let halves = (0..1_u64 << 50).prop_map(|eighths| eighths as f64 / 8.0);
+    let strategy = prop_oneof![bits, round, powers, halves];
     let mut numbers =
         vec![1e23, 9007199254740993.0, 1e15, 1e-4, 1e-5, 5e-324, f64::MAX, f64::MIN_POSITIVE, -0.0];
-    numbers.extend((0..20_000).map(|_| strategy.new_tree(&mut runner).unwrap().current()));
+    numbers.extend((-1074..1024).map(|power| 2_f64.powi(power)));
+    numbers.extend((0..50_000).map(|_| strategy.new_tree(&mut runner).unwrap().current()));
     let texts: Vec<String> =
         sqlx::query_scalar("select x::text from unnest($1::float8[]) with ordinality as u(x, n) order by n")
             .bind(&numbers)
@@ -266,10 +268,11 @@ async fn until_none(admin: &mut PgConnection, name: &str) {
     tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the backend ends");
 }
 
-/// A query that sends one row and then works on without sending.
-const SLOW: &str = "select case when n > 1 then pg_sleep(600)::text end from generate_series(1, 2) as n";
+/// A query that sends some rows (more than the server gathers before it sends any) and then works on.
+const SLOW: &str = "select n, repeat('x', 1000), case when n = 100 then pg_sleep(600)::text end \
+    from generate_series(1, 100) as n";
 /// A query that sends without end.
-const ENDLESS: &str = "select n, repeat('x', 1000) from generate_series(1, 1000000000) as n";
+const ENDLESS: &str = "select generate_series(1, 1000000000), repeat('x', 1000)";
 
 #[tokio::test]
 async fn a_stop_ends_the_query_on_the_server() {

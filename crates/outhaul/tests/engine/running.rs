@@ -38,6 +38,12 @@ async fn a_budget_holds_across_workers_and_idle_slots_are_given_back() {
     tokio::join!(one.stop(), two.stop());
 }
 
+/// Lets heartbeats and looks for slots go by.
+async fn rounds(store: &Fake) {
+    let later = *store.changed.borrow() + 20;
+    store.changed.subscribe().wait_for(|count| *count > later).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_was_lost_starts_nothing() {
     let store = Fake::new(LEASE);
@@ -50,10 +56,10 @@ async fn a_slot_that_was_lost_starts_nothing() {
     handler.until("the first runs", |seen| seen.now.load(Ordering::SeqCst) == 1).await;
     // Another process took the slot.
     store.edit(|rows| rows.slots.values_mut().for_each(|holder| *holder = 99));
-    let beats = *store.changed.borrow() + 20;
-    store.changed.subscribe().wait_for(|count| *count > beats).await.unwrap();
+    rounds(&store).await;
     handler.gate.add_permits(2);
     store.until("the first is done", |rows| rows.state("gate-1") == ChunkState::Success).await;
+    rounds(&store).await;
     assert_eq!(store.rows().state("gate-2"), ChunkState::Queued, "no slot, no start");
     store.edit(|rows| rows.slots.clear());
     store.until("the second is done", |rows| rows.state("gate-2") == ChunkState::Success).await;

@@ -57,7 +57,6 @@ pub(super) struct ChunkView {
     #[schema(required, example = "20250215")]
     pub effective_date: Option<String>,
     /// Where it stands.
-    #[schema(inline)]
     pub status: ChunkStatusView,
     /// Its file's key in the storage.
     #[schema(required)]
@@ -138,7 +137,7 @@ fn read_status(text: &str) -> Result<ChunkStatus, String> {
         ("jobId" = String, Path, description = "The job", example = "J20260102_0123456789ABC"),
         ("status" = inline(Option<ChunkStatusView>), Query, description = "Only chunks of this status"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "Items per page; 50 unless said"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
+        ("cursor" = Option<String>, Query, pattern = "^[0-9a-f]{16,}$", description = "`nextCursor` of the page before"),
     ),
     responses((status = 200, description = "The chunks by chunk key", body = PageView<ChunkView>), BadRequest, NotFound)
 )]

@@ -100,7 +100,7 @@ impl FileView {
     params(
         ("jobId" = String, Path, description = "The job", example = "J20260102_0123456789ABC"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "Items per page; 50 unless said"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
+        ("cursor" = Option<String>, Query, pattern = "^[0-9a-f]{16,}$", description = "`nextCursor` of the page before"),
     ),
     responses((status = 200, description = "The files by chunk key", body = PageView<FileView>), BadRequest, NotFound)
 )]
@@ -276,9 +276,6 @@ mod tests {
             "attachment; filename=\"ABC_20250215.csv\""
         );
         assert_eq!(disposition("a/%2E.%2Fx_20250215.csv"), "attachment; filename=\"%2E.%2Fx_20250215.csv\"");
-        assert_eq!(
-            disposition("a/b\"; filename=x\r\n.csv"),
-            "attachment; filename=\"b___filename_x__.csv\""
-        );
+        assert_eq!(disposition("a/b\"; filename=x\r\n.csv"), "attachment; filename=\"b___filename_x__.csv\"");
     }
 }

@@ -55,7 +55,6 @@ pub(super) struct JobView {
     #[schema(required, example = "positions")]
     pub dataset: Option<String>,
     /// Where it stands.
-    #[schema(inline)]
     pub status: JobStatusView,
     /// All chunks.
     #[schema(minimum = 0)]

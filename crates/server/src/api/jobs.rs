@@ -56,7 +56,7 @@ pub(super) async fn get(
         ("createdAfter" = Option<chrono::DateTime<chrono::Utc>>, Query, description = "Only jobs created at or after this time"),
         ("createdBefore" = Option<chrono::DateTime<chrono::Utc>>, Query, description = "Only jobs created before this time"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "Items per page; 50 unless said"),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before"),
+        ("cursor" = Option<String>, Query, pattern = "^[0-9a-f]{16,}$", description = "`nextCursor` of the page before"),
     ),
     responses((status = 200, description = "The jobs", body = PageView<JobView>), BadRequest)
 )]

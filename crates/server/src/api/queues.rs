@@ -32,7 +32,6 @@ pub(super) struct QueueView {
     #[schema(example = "source:warehouse")]
     pub name: String,
     /// What its chunks are.
-    #[schema(inline)]
     pub kind: QueueKind,
     /// Chunks that wait for a worker.
     pub depth: i64,

@@ -41,7 +41,7 @@ pub(super) struct JobRequest {
     #[schema(schema_with = labels)]
     labels: Option<BTreeMap<String, String>>,
     /// Whether one failed chunk stops the job or the others go on.
-    #[schema(nullable = false, inline, default = "stop")]
+    #[schema(nullable = false, default = "stop")]
     on_failure: Option<OnFailureRequest>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct DateText(String);
 #[expect(dead_code, reason = "describes only")]
 pub(super) struct OutputRequest {
     /// The format.
-    #[schema(nullable = false, inline, default = "CSV")]
+    #[schema(nullable = false, default = "CSV")]
     format: Option<FormatRequest>,
     /// Generate every file anew, whatever is there.
     #[schema(nullable = false, default = false)]

@@ -9,7 +9,7 @@ use outhaul_core::clock;
 use outhaul_core::store::StoreError;
 use outhaul_export::settings::SourceUrl;
 use outhaul_export::storage::Storage;
-use outhaul_export::{Dataset, ExportHandler};
+use outhaul_export::{Dataset, Exports, ExportsError, source};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _};
 
@@ -58,9 +58,9 @@ pub(crate) async fn run(args: Check) -> Result<ExitCode, Failure> {
             let place = storage.display_url(storage.base_path());
             let checked = async { storage.check().await.map(|()| Some(place)).map_err(|e| with_causes(&e)) };
             findings.push(Finding { what: "storage".into(), result: within(checked).await });
-            exports(&config, storage, &mut findings).await;
         }
     }
+    exports(&config, &mut findings).await;
     Ok(report(&findings, args.json))
 }
 
@@ -115,29 +115,31 @@ async fn database(config: &Config) -> Result<Option<String>, String> {
     }
 }
 
-async fn exports(config: &Config, storage: Storage, findings: &mut Vec<Finding>) {
-    let handler = match ExportHandler::new(&config.export, storage) {
-        Ok(handler) => handler,
-        Err(error) => {
-            let wrong = |problem| Finding { what: "exports".into(), result: Err(problem) };
-            return findings.extend(error.0.into_iter().map(wrong));
-        }
-    };
+async fn exports(config: &Config, findings: &mut Vec<Finding>) {
     let mut down = Vec::new();
-    for (name, source) in handler.sources() {
-        let result = within(source.check()).await.map(|()| None);
+    for (name, settings) in &config.export.sources {
+        let result = match source::open(settings) {
+            Ok(source) => within(source.check()).await.map(|()| None),
+            Err(problem) => Err(problem),
+        };
         if result.is_err() {
-            down.push(name.clone());
+            down.push(name);
         }
         findings.push(Finding { what: format!("source {name}"), result });
     }
-    for dataset in handler.exports().datasets() {
+    let exports = match Exports::new(&config.export) {
+        Ok(exports) => exports,
+        Err(ExportsError(problems)) => {
+            let wrong = |problem| Finding { what: "datasets".into(), result: Err(problem) };
+            return findings.extend(problems.into_iter().map(wrong));
+        }
+    };
+    for dataset in exports.datasets() {
         let result = match config.export.sources.get(&dataset.source) {
-            Some(_) if down.contains(&dataset.source) => {
-                Err(format!("its source {} is not there", dataset.source))
+            Some(source) if !down.contains(&&dataset.source) => {
+                within(prepare(dataset, &source.url)).await.map(|()| None)
             }
-            Some(source) => within(prepare(dataset, &source.url)).await.map(|()| None),
-            None => Err(format!("there is no source {}", dataset.source)),
+            _ => Err(format!("its source {} cannot be used", dataset.source)),
         };
         findings.push(Finding { what: format!("dataset {}", dataset.name), result });
     }

@@ -72,23 +72,25 @@ impl Display {
         if !std::io::stderr().is_terminal() {
             return Self::Lines { quiet_stdout, pace, last: None, waiting: false };
         }
-        let style = ProgressStyle::with_template("{prefix} [{bar:30.cyan/blue}] {pos}/{len} chunks  {msg}")
-            .expect("the template is a constant")
-            .progress_chars("=> ");
+        let style =
+            ProgressStyle::with_template("{prefix} [{wide_bar:.cyan/blue}] {pos}/{len} chunks  {msg}")
+                .expect("the template is a constant")
+                .progress_chars("=> ");
         let bar = ProgressBar::new(0).with_style(style);
-        bar.enable_steady_tick(Duration::from_millis(200));
         Self::Bar { bar, pace }
     }
 
     fn show(&mut self, job: &Value, over: bool) {
         match self {
             Self::Bar { bar, pace } => {
-                bar.set_prefix(text(job, "status"));
                 bar.set_length(number(job, "total"));
                 bar.set_position(settled(job));
+                bar.set_prefix(text(job, "status"));
                 bar.set_message(details(job, pace, over));
                 if over {
                     bar.finish();
+                } else {
+                    bar.tick();
                 }
             }
             Self::Lines { quiet_stdout, pace, last, waiting } => {
@@ -143,7 +145,7 @@ fn details(job: &Value, pace: &mut Pace, over: bool) -> String {
         parts.push(format!("{}/s", HumanBytes(rate)));
     }
     if let Some(seconds) = job["etaSeconds"].as_u64().filter(|_| !over) {
-        parts.push(format!("{} left", HumanDuration(Duration::from_secs(seconds))));
+        parts.push(format!("{:#} left", HumanDuration(Duration::from_secs(seconds))));
     }
     if number(job, "failed") > 0 {
         parts.push(format!("{} failed", number(job, "failed")));

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use object_store::aws::AmazonS3ConfigKey;
+use object_store::azure::AzureConfigKey;
+use object_store::gcp::GoogleConfigKey;
 use outhaul_core::secret::Secret;
 use outhaul_export::settings::{StorageSettings, StorageTarget};
 use url::Url;
@@ -90,9 +93,16 @@ fn target(
     Ok(StorageTarget::Object { url: url.trim_end_matches('/').to_owned(), options })
 }
 
+/// The variables of a cloud that its storage library knows; others are for other tools.
 fn cloud<'a>(environment: &'a Environment, prefix: &'a str) -> impl Iterator<Item = (String, Secret)> + 'a {
+    let known = move |name: &str| match prefix {
+        "AWS_" => name.parse::<AmazonS3ConfigKey>().is_ok(),
+        "GOOGLE_" => name.parse::<GoogleConfigKey>().is_ok(),
+        _ => name.parse::<AzureConfigKey>().is_ok(),
+    };
     let given = environment.starting_with(prefix).filter(|(_, value)| !value.is_empty());
-    given.map(|(name, value)| (name.to_lowercase(), Secret::new(value)))
+    let named = given.map(|(name, value)| (name.to_lowercase(), Secret::new(value)));
+    named.filter(move |(name, _)| known(name))
 }
 
 /// Ends with `/` or is empty, and never leads out of the storage or into its staging area.

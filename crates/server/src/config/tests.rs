@@ -249,6 +249,7 @@ fn secrets_come_from_files_and_variables_and_are_never_shown() {
         ("MY_URL", "postgres://u:hunter2-env@h/db"),
         ("AWS_SESSION_TOKEN", "hunter2-token"),
         ("AWS_ACCESS_KEY_ID", "other"),
+        ("AWS_CA_BUNDLE", "for other tools"),
     ];
     let load = Load { file: None, insecure: false, environment: Environment::from(variables) };
     let config = Config::parse(text, folder.path(), &load).unwrap();
@@ -259,6 +260,7 @@ fn secrets_come_from_files_and_variables_and_are_never_shown() {
     assert_eq!(options["aws_secret_access_key"].expose(), "hunter2-key");
     assert_eq!(options["aws_access_key_id"].expose(), "hunter2-id", "the file goes before the cloud's own");
     assert_eq!(options["aws_session_token"].expose(), "hunter2-token");
+    assert!(!options.contains_key("aws_ca_bundle"), "the library would refuse what it does not know");
     let shown = format!("{config:?}");
     assert!(!shown.contains("hunter2"), "{shown}");
 }

@@ -37,8 +37,33 @@ pub struct Stack {
     pub dir: TempDir,
     pub kind: Kind,
     pub prefix: String,
+    /// What the environment says to processes started from now on.
+    pub environment: Vec<(&'static str, String)>,
     postgres_url: Option<String>,
     keep: Vec<Box<dyn Send + Sync>>,
+}
+
+/// Short leases, so that tests do not wait long for one to run out.
+pub const BRISK: &str = "[worker]\nconcurrency = 4\nlease = \"3s\"\nheartbeat = \"1s\"\npoll_interval = \"200ms\"\n\n\
+     [retry]\nmax_attempts = 3\nbackoff = { kind = \"fixed\", base = \"100ms\" }\n\n";
+
+/// Makes two tests of each function: one on the embedded default, one on PostgreSQL and S3.
+#[macro_export]
+macro_rules! on_both {
+    ($($name:ident),* $(,)?) => {
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(super::Kind::Embedded).await;
+            })*
+        }
+        mod production {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(super::Kind::PostgresS3).await;
+            })*
+        }
+    };
 }
 
 impl Stack {
@@ -361,14 +386,8 @@ pub fn files_below(folder: &Path) -> Vec<String> {
 
 /// Keys of multipart uploads that are open below a prefix of the test bucket.
 pub fn open_uploads(prefix: &str) -> Vec<String> {
-    let s3 = servers::s3();
-    let output = Command::new("curl")
-        .args(["-s", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u"])
-        .arg(format!("{}:{}", s3.access_key_id, s3.secret_access_key))
-        .arg(format!("{}/{}?uploads", s3.endpoint, s3.bucket))
-        .output()
-        .expect("run curl");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // With `=`, though it has no value: curl signs a query as it stands.
+    let text = s3::call("GET", "?uploads=");
     assert!(text.contains("ListMultipartUploadsResult"), "the listing was answered: {text}");
     text.split("<Key>")
         .skip(1)

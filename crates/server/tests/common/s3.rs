@@ -6,13 +6,12 @@ use outhaul_testkit::servers;
 
 /// Keys of all objects below a prefix, in order. Pages are followed, so that nothing is overlooked.
 pub fn objects_below(prefix: &str) -> Vec<String> {
-    let mut keys = Vec::new();
+    let mut keys: Vec<String> = Vec::new();
     loop {
-        let after = keys.last().cloned().unwrap_or_default();
-        let text = call(
-            "GET",
-            &format!("?list-type=2&max-keys=1000&prefix={prefix}/&start-after={}", encode(&after)),
-        );
+        // In order and encoded whole: curl signs a query as it stands.
+        let after = keys.last().map(|key| format!("&start-after={}", encode(key, ""))).unwrap_or_default();
+        let prefix = encode(&format!("{prefix}/"), "");
+        let text = call("GET", &format!("?list-type=2&max-keys=1000&prefix={prefix}{after}"));
         assert!(text.contains("ListBucketResult"), "the listing was answered: {text}");
         keys.extend(text.split("<Key>").skip(1).filter_map(|rest| rest.split('<').next()).map(str::to_owned));
         if !text.contains("<IsTruncated>true") {
@@ -23,10 +22,11 @@ pub fn objects_below(prefix: &str) -> Vec<String> {
 
 /// Removes an object.
 pub fn remove(key: &str) {
-    call("DELETE", &format!("/{}", encode(key)));
+    call("DELETE", &format!("/{}", encode(key, "/")));
 }
 
-fn call(method: &str, rest: &str) -> String {
+/// Calls the test bucket; insists on success.
+pub fn call(method: &str, rest: &str) -> String {
     let s3 = servers::s3();
     let output = Command::new("curl")
         .args([
@@ -49,13 +49,18 @@ fn call(method: &str, rest: &str) -> String {
     text
 }
 
-fn encode(key: &str) -> String {
-    key.bytes()
-        .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => {
-                char::from(byte).to_string()
+fn encode(key: &str, plain: &str) -> String {
+    key.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "-._".contains(c) || plain.contains(c) {
+                c.to_string()
+            } else {
+                escape(c)
             }
-            _ => format!("%{byte:02X}"),
         })
         .collect()
+}
+
+fn escape(c: char) -> String {
+    c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -6,6 +6,7 @@ use outhaul_core::id::{ChunkId, Lease};
 use outhaul_core::job::JobStatus;
 use outhaul_core::state::{ChunkState, ChunkStatus, MAX_RETURNS};
 use outhaul_core::store::Cancelled;
+use outhaul_core::worker::Failure;
 
 use super::bench::{Kit, LONG, SETTINGS, job, plain};
 
@@ -70,6 +71,43 @@ pub(super) async fn a_lease_named_twice_counts_once(kit: Kit) {
     let returned = bench.store.chunks_return(&[chunks[1].lease; 2]).await.expect("chunks_return");
     assert!(returned.contains(&chunks[1].lease));
     assert_eq!(bench.claim(10).await.len(), 1);
+    bench.counts_hold().await;
+}
+
+/// A worker that lost a chunk and claimed it again may flush both outcomes in one batch.
+pub(super) async fn a_stale_lease_beside_the_current_one_changes_nothing(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (id, chunks) = bench.running(4).await;
+    let leases: Vec<Lease> = chunks.iter().map(|chunk| chunk.lease).collect();
+    assert_eq!(bench.store.chunks_return(&leases).await.expect("chunks_return").len(), 4);
+    let mut again = bench.claim(4).await;
+    again.sort_by_key(|chunk| chunk.lease);
+    let finishes = [plain(&chunks[0]), plain(&again[0]), plain(&again[1]), plain(&chunks[1])];
+    let mut recorded = bench.store.chunks_finish(&finishes).await.expect("chunks_finish");
+    recorded.sort();
+    assert_eq!(recorded, [again[0].lease, again[1].lease], "the current ones");
+    let job = bench.job(&id).await;
+    assert_eq!((job.status, job.counts.done, job.counts.running), (JobStatus::InProgress, 2, 2));
+
+    let failure = |lease, cause: &str| Failure {
+        lease,
+        expired: false,
+        retry_in: (cause == "stale").then_some(LONG),
+        cause: cause.to_owned(),
+    };
+    let failures = [failure(chunks[2].lease, "stale"), failure(again[2].lease, "current")];
+    let settled = bench.store.chunks_fail(&failures).await.expect("chunks_fail");
+    assert_eq!(settled.len(), 1);
+    assert_eq!((settled[0].lease, settled[0].state), (again[2].lease, ChunkState::Dead));
+    let rows = bench.store.chunks_list(&id, Some(ChunkStatus::Failed), None, 10).await.expect("chunks_list");
+    assert_eq!(rows.items.len(), 1);
+    assert_eq!(
+        rows.items[0].error_message.as_deref(),
+        Some("current"),
+        "the owner's cause, not the stale one's"
+    );
+    let message = bench.job(&id).await.error_message.expect("it failed");
+    assert!(message.ends_with(": current"), "{message}");
     bench.counts_hold().await;
 }
 

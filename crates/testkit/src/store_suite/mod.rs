@@ -83,6 +83,7 @@ fn all() -> Vec<Case> {
         finish::finishing_counts_and_completes,
         finish::a_batch_records_what_is_still_owned,
         finish::a_lease_named_twice_counts_once,
+        finish::a_stale_lease_beside_the_current_one_changes_nothing,
         finish::one_batch_may_finish_several_jobs,
         finish::a_retry_waits_for_its_backoff,
         finish::giving_back_is_free_three_times_in_a_row,

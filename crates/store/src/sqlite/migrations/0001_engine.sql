@@ -75,12 +75,13 @@ CREATE INDEX job_closing ON job (id) WHERE completed_at IS NULL AND status IN ('
 CREATE INDEX job_completed ON job (completed_at) WHERE completed_at IS NOT NULL AND pruned_at IS NULL;
 CREATE INDEX job_pruned ON job (id) WHERE pruned_at IS NOT NULL;
 
+-- No foreign keys: jobs and chunks are inserted in one transaction and pruned chunks first, and queues stay.
 CREATE TABLE job_chunk (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
-    job_id         INTEGER NOT NULL REFERENCES job (id),
+    job_id         INTEGER NOT NULL,
     position       INTEGER NOT NULL,
     chunk_key      TEXT    NOT NULL,
-    queue_id       INTEGER NOT NULL REFERENCES queue (id),
+    queue_id       INTEGER NOT NULL,
     key            TEXT,
     effective_date TEXT,
     state          TEXT    NOT NULL

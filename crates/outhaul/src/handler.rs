@@ -10,6 +10,7 @@ use outhaul_core::retry::RetryPolicy;
 use crate::context::ChunkContext;
 
 /// How an attempt ended well.
+#[expect(clippy::large_enum_variant, reason = "one per attempt; a box would cost more than the copy")]
 #[derive(Debug)]
 pub enum Outcome {
     /// Record SUCCESS, with the file if the chunk has one.

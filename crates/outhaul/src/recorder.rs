@@ -27,6 +27,7 @@ const LATER: Duration = Duration::from_secs(1);
 const CAUSE_CHARS: usize = 500;
 
 /// What to record of an attempt.
+#[expect(clippy::large_enum_variant, reason = "one per attempt; a box would cost more than the copy")]
 #[derive(Debug)]
 pub(crate) enum Write {
     /// SUCCESS, with its file.

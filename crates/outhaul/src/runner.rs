@@ -22,6 +22,7 @@ const TO_ABORT: Duration = Duration::from_secs(1);
 const UNKNOWN_TYPE: Duration = Duration::from_secs(30);
 
 /// How an attempt came to its end.
+#[expect(clippy::large_enum_variant, reason = "one per attempt; a box would cost more than the copy")]
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The handler returned.

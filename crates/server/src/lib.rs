@@ -4,6 +4,7 @@
 pub mod api;
 pub mod cli;
 pub mod config;
+mod listen;
 pub mod log;
 pub mod metrics;
 pub mod roles;

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, AppState};
 use crate::config::Config;
+use crate::listen;
 use crate::metrics;
 use crate::roles::Roles;
 
@@ -182,17 +183,10 @@ pub async fn start(config: Config, roles: Roles) -> Result<Running, StartErrors>
         };
         let addr = listener.local_addr().map_err(|error| StartError::Listen(config.listen, error))?;
         running.addr = Some(addr);
-        running.tasks.push(tokio::spawn(answer(listener, api::router(state), running.stop.clone())));
+        running.tasks.push(tokio::spawn(listen::answer(listener, api::router(state), running.stop.clone())));
         tracing::info!(%addr, "serve.listening on http://{addr}");
     }
     Ok(running)
-}
-
-async fn answer(listener: TcpListener, router: axum::Router, stop: CancellationToken) {
-    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await;
-    if let Err(error) = served {
-        tracing::error!(%error, "serve.ended");
-    }
 }
 
 /// Runs until SIGTERM or SIGINT, then stops; a second signal ends the process at once.

@@ -130,8 +130,14 @@ impl PostgresStore {
             if guarded.rows_affected() == 0 {
                 return Ok(Redriven::Nothing);
             }
+            let (late, _): (i64, i64) = sqlx::query_as(include_str!("sql/job_redrive_held.sql"))
+                .bind(key)
+                .bind(interval(step))
+                .fetch_one(&mut *tx)
+                .await
+                .map_err(from_sqlx)?;
             tx.commit().await.map_err(from_sqlx)?;
-            Ok(Redriven::Yes(moved))
+            Ok(Redriven::Yes(moved + late))
         });
         work.await.map_err(|error| StoreError::Refused(error.into()))?
     }

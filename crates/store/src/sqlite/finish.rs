@@ -1,6 +1,6 @@
 //! SUCCESS: chunks, their files, the manifest and the jobs' counts, in one transaction for many.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use outhaul_core::file::{FileIdentity, FileOutcome};
@@ -106,11 +106,12 @@ async fn finish_in(write: &mut Write, finishes: &[Finish]) -> StoreResult<Vec<Le
             .map_err(from_sqlx)?;
     }
 
+    let files: BTreeMap<i64, &NewManifestRow<'_>> = manifest.iter().map(|file| (file.chunk, file)).collect();
     let mut changes = Changes::default();
     for chunk in &moved {
-        changes.of(chunk).done += 1;
-        if let Some(file) = manifest.iter().find(|file| file.chunk == chunk.id) {
-            let change = changes.of(chunk);
+        let change = changes.of(chunk);
+        change.done += 1;
+        if let Some(file) = files.get(&chunk.id) {
             change.rows += file.rows;
             change.bytes += file.bytes;
             change.reused += i64::from(file.reused);

@@ -83,7 +83,8 @@ async fn fail_in(write: &mut Write, failures: &[Failure]) -> StoreResult<Vec<Set
                 change.failed += 1;
                 // Of several in one batch the same one on every database.
                 let sentence = chunk.sentence();
-                change.error = Some(change.error.take().map_or(sentence.clone(), |other| other.min(sentence)));
+                change.error =
+                    Some(change.error.take().map_or(sentence.clone(), |other| other.min(sentence)));
             }
             ChunkState::Cancelled => change.cancelled += 1,
             _ => {}

@@ -1,11 +1,11 @@
 -- Failures of many chunks. A chunk of a CANCELLED job is recorded as CANCELLED. The job's row is
 -- written only when something about it changes.
 WITH input AS MATERIALIZED (
-    SELECT *
+    SELECT DISTINCT ON (i.id, i.fence) *
     FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::interval[], $5::text[])
          AS i (id, fence, expired, retry_in, cause)
 ), locked AS MATERIALIZED (
-    SELECT c.id, c.job_id, c.started_at, c.key, c.effective_date, c.chunk_key,
+    SELECT c.id, c.fence, c.job_id, c.started_at, c.key, c.effective_date, c.chunk_key,
            CASE
                WHEN (SELECT j.status FROM job j WHERE j.id = c.job_id) = 'CANCELLED' THEN 'CANCELLED'
                WHEN i.retry_in IS NULL THEN 'DEAD'
@@ -24,7 +24,7 @@ WITH input AS MATERIALIZED (
         run_at = CASE WHEN l.state = 'RETRY' THEN clock_timestamp() + i.retry_in END,
         completed_at = CASE WHEN l.state <> 'RETRY' THEN clock_timestamp() END
     FROM locked l
-    JOIN input i ON i.id = l.id
+    JOIN input i ON i.id = l.id AND i.fence = l.fence
     WHERE c.id = l.id
     RETURNING c.id, c.fence, c.job_id, c.state, l.started_at, i.cause,
               CASE

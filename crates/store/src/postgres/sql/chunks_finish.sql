@@ -1,8 +1,8 @@
 -- Success of many chunks: chunks, then files, then jobs, each ascending; the jobs' rows last, so that
 -- they are locked for as short as can be. A chunk that generated a file counts only if it is still
 -- the writer of its identity.
-WITH input AS MATERIALIZED (
-    SELECT *
+WITH given AS MATERIALIZED (
+    SELECT DISTINCT ON (i.id, i.fence) *
     FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::text[], $5::text[],
                 $6::text[], $7::text[], $8::text[], $9::date[], $10::text[],
                 $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[],
@@ -12,12 +12,15 @@ WITH input AS MATERIALIZED (
                path, rows, bytes, sha256, etag, format, definition,
                generation, generated_at)
 ), locked AS MATERIALIZED (
-    SELECT c.id, c.job_id, c.started_at
+    SELECT c.id, c.fence, c.job_id, c.started_at
     FROM job_chunk c
-    JOIN input i ON i.id = c.id AND i.fence = c.fence
+    JOIN given g ON g.id = c.id AND g.fence = c.fence
     WHERE c.state = 'RUNNING'
     ORDER BY c.id
     FOR UPDATE OF c
+), input AS MATERIALIZED (
+    -- One row per chunk: a stale lease of the same chunk may stand in the same batch.
+    SELECT g.* FROM given g JOIN locked l ON l.id = g.id AND l.fence = g.fence
 ), written AS (
     UPDATE file_cache k
     SET generation = k.generation + 1, path = i.path, rows = i.rows, bytes = i.bytes, sha256 = i.sha256,

@@ -1,6 +1,12 @@
 -- Chunks that must not start, because their job failed and stops at its first failure.
+-- The job's row is held so that no redrive commits meanwhile: a chunk held in a job that runs again
+-- would never be looked at. Nothing here waits for a lock, so the order of locks does not matter.
 WITH failed AS MATERIALIZED (
-    SELECT j.id FROM job j WHERE j.completed_at IS NULL AND j.status = 'FAILED' AND j.on_failure = 'stop'
+    SELECT j.id
+    FROM job j
+    WHERE j.completed_at IS NULL AND j.status = 'FAILED' AND j.on_failure = 'stop'
+    ORDER BY j.id
+    FOR SHARE SKIP LOCKED
 ), picked AS MATERIALIZED (
     SELECT c.id
     FROM job_chunk c

@@ -234,7 +234,7 @@ async fn a_folder_that_refuses_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_that_refuses_is_tried_again() {
+async fn a_bucket_that_refuses_or_is_not_there_is_tried_again() {
     let kind = Kind::PostgresS3;
     // Small for one PUT, and large for a multipart upload.
     let query = "select repeat('x', 10000) as x from generate_series(1, case when :key = 'BIG' then 1000 else 1 end) \
@@ -246,7 +246,7 @@ async fn a_bucket_that_refuses_is_tried_again() {
     body["onFailure"] = json!("continue");
     for (name, value) in [
         ("OUTHAUL__STORAGE__SECRET_ACCESS_KEY", CANARY.to_owned()),
-        ("OUTHAUL__STORAGE__URL", "s3://no-such-bucket".to_owned()),
+        ("OUTHAUL__STORAGE__ENDPOINT", "http://127.0.0.1:1".to_owned()),
     ] {
         stack.environment = vec![(name, value)];
         let mut worker = stack.spawn("refused", "worker");

@@ -1,5 +1,7 @@
 //! The SQLite store beyond what every store must do: its one process, its schema, its statements.
 
+#![expect(clippy::unwrap_used, reason = "whatever fails in a helper fails its test")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

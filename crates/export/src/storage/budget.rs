@@ -2,8 +2,9 @@
 //! A file asks for memory only while it holds none that it could still need, so files never wait
 //! for each other in a circle.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use bytes::{Bytes, BytesMut};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const MIB: usize = 1024 * 1024;
@@ -21,6 +22,9 @@ const TOTAL: usize = 32 * MIB;
 
 static MEMORY: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(TOTAL)));
 
+/// Buffers to use again. The allocator would keep freed ones as well, but not count them.
+static IDLE: Mutex<Vec<BytesMut>> = Mutex::new(Vec::new());
+
 /// The size of an upload's part: 8 MiB for the first 4,000 (some stores want equal parts), then
 /// doubling every 1,000, so that 10,000 parts hold 1 TB.
 pub(super) fn part_size(index: usize) -> usize {
@@ -34,6 +38,28 @@ pub(super) async fn take(bytes: usize) -> OwnedSemaphorePermit {
     Arc::clone(&MEMORY).acquire_many_owned(permits).await.expect("the budget is never closed")
 }
 
+/// An empty buffer of this size, for whoever has taken the memory for it.
+pub(super) fn buffer(size: usize) -> BytesMut {
+    let idle = if size == SMALL { idle().pop() } else { None };
+    idle.unwrap_or_else(|| BytesMut::with_capacity(size))
+}
+
+/// Keeps a buffer for the next part; called before its memory is given back, so that there are never
+/// more buffers than the budget has room for.
+pub(super) fn recycle(bytes: Bytes) {
+    if let Ok(mut buffer) = bytes.try_into_mut()
+        && buffer.capacity() == SMALL
+    {
+        buffer.clear();
+        idle().push(buffer);
+    }
+}
+
+fn idle() -> std::sync::MutexGuard<'static, Vec<BytesMut>> {
+    // A list of buffers is valid at every moment, also after a panic.
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +71,20 @@ mod tests {
         assert_eq!(part_size(4_000), 2 * SMALL);
         let total: usize = (0..MAX_PARTS).map(part_size).sum();
         assert!(total > 1_000_000_000_000, "{total}");
+    }
+
+    #[test]
+    fn full_buffers_are_used_again_and_small_ones_are_not_kept() {
+        let mut full = buffer(SMALL);
+        full.resize(SMALL, 1);
+        let bytes = full.freeze();
+        let place = bytes.as_ptr();
+        recycle(bytes);
+        recycle(Bytes::from_static(b"a"));
+        recycle(Bytes::from(vec![1, 2, 3]));
+        let again = buffer(SMALL);
+        assert_eq!((again.as_ptr(), again.len(), again.capacity()), (place, 0, SMALL));
+        assert!(idle().is_empty());
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{Error, PutMultipartOptions};
@@ -28,7 +28,7 @@ pub(super) struct ObjectFile {
     path: String,
     recorded: Option<String>,
     tally: Tally,
-    buffer: Vec<u8>,
+    buffer: BytesMut,
     /// Memory for `buffer` beyond what is free.
     memory: Option<OwnedSemaphorePermit>,
     uploading: Option<Uploading>,
@@ -49,7 +49,7 @@ impl ObjectFile {
             path,
             recorded,
             tally: Tally::default(),
-            buffer: Vec::new(),
+            buffer: BytesMut::new(),
             memory: None,
             uploading: None,
         }
@@ -72,7 +72,8 @@ impl ObjectFile {
             let taken = rest.len().min(size - self.buffer.len());
             if self.memory.is_none() && self.buffer.len() + taken > FREE {
                 self.memory = Some(budget::take(size).await);
-                self.buffer.reserve_exact(size - self.buffer.len());
+                let small = std::mem::replace(&mut self.buffer, budget::buffer(size));
+                self.buffer.extend_from_slice(&small);
             }
             self.buffer.extend_from_slice(&rest[..taken]);
             rest = &rest[taken..];
@@ -97,13 +98,14 @@ impl ObjectFile {
             let limit = (0..MAX_PARTS).map(budget::part_size).sum::<usize>() >> 30;
             return Err(StorageError::fatal(format!("`{}` is larger than {limit} GiB", self.path)));
         }
-        let bytes = Bytes::from(std::mem::take(&mut self.buffer));
+        let bytes = std::mem::take(&mut self.buffer).freeze();
         let memory = self.memory.take();
         let (objects, key) = (Arc::clone(&self.objects), uploading.key.clone());
         let id = uploading.upload.upload_id.clone();
         uploading.parts.push(None);
         uploading.under_way.spawn(async move {
-            let sent = objects.multipart.put_part(&key, &id, index, bytes.into()).await;
+            let sent = objects.multipart.put_part(&key, &id, index, bytes.clone().into()).await;
+            budget::recycle(bytes);
             drop(memory);
             (index, sent)
         });
@@ -142,11 +144,12 @@ impl ObjectFile {
     ) -> Result<(Total, String), StorageError> {
         let total = std::mem::take(&mut self.tally).total();
         if self.uploading.is_none() {
-            let bytes = Bytes::from(std::mem::take(&mut self.buffer));
+            let bytes = std::mem::take(&mut self.buffer).freeze();
             let recorded = self.recorded.take();
-            let etag =
-                put::put(&self.objects, publisher, self.lease, &self.path, recorded, bytes, &total).await?;
-            return Ok((total, etag));
+            let (objects, sent) = (&self.objects, bytes.clone());
+            let etag = put::put(objects, publisher, self.lease, &self.path, recorded, sent, &total).await;
+            budget::recycle(bytes);
+            return etag.map(|etag| (total, etag));
         }
         match self.complete(publisher, &total).await {
             Ok(etag) => Ok((total, etag)),

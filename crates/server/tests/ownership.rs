@@ -116,7 +116,7 @@ async fn a_stopped_worker_changes_nothing(kind: Kind, query: &str) {
         stack.recorded("select generation, rows from file_cache order by id limit 1").await,
         generations
     );
-    assert_eq!(client.files(&id).await, [file.clone()]);
+    assert_eq!(client.files(&id).await, std::slice::from_ref(&file));
     let bytes = client.download(file["url"].as_str().expect("a URL")).await;
     assert_eq!(sha256(&bytes), sum, "what is stored is what is recorded");
     assert_eq!(stack.published().len(), 2);

@@ -359,36 +359,3 @@ async fn a_restarted_server_costs_nothing_but_the_kept_connection() {
     let failed = run(&source, "select 1", "k").await.unwrap_err();
     assert_eq!(failed, Failed::Retryable("source `warehouse` is not available: connection refused".into()));
 }
-
-/// By hand: `cargo test --release -p outhaul-export --test sources -- --ignored --nocapture speed`
-/// prints the time of a 1 GB export into nothing; compare with `psql -c "\copy (…) to /dev/null csv header"`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement, not a test"]
-async fn speed() {
-    struct Nothing(u64);
-    #[async_trait::async_trait]
-    impl outhaul_export::source::Sink for Nothing {
-        async fn write(&mut self, csv: bytes::Bytes) -> Result<(), Failed> {
-            self.0 += csv.len() as u64;
-            Ok(())
-        }
-        fn progress(&mut self, _: i64, _: i64) {}
-    }
-    let url = std::env::var("OUTHAUL_MEASURE_URL").expect("a database with the table `big`");
-    let source = source(&url);
-    let template = Template::parse("select * from big", Dialect::Postgres).unwrap();
-    for _ in 0..3 {
-        let query =
-            Query { dataset: "d", template: &template, key: "k", effective_date: date(), slot: Some("m") };
-        let (mut sink, begun) = (Nothing(0), std::time::Instant::now());
-        let rows = source.stream(&query, never(), &mut sink).await.unwrap();
-        let took = begun.elapsed();
-        println!(
-            "{rows} rows, {} bytes, {took:.2?}, {:.0} MB/s",
-            sink.0,
-            sink.0 as f64 / 1e6 / took.as_secs_f64()
-        );
-    }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    println!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap());
-}

@@ -7,7 +7,8 @@ use outhaul_core::file::{
 use outhaul_core::id::{ChunkId, JobId, Lease};
 use outhaul_core::reuse::Reuse;
 use outhaul_core::store::{Page, StoreError, StoreResult};
-use sqlx::FromRow;
+use sqlx::postgres::PgArguments;
+use sqlx::{Arguments as _, FromRow};
 
 use super::PostgresStore;
 use super::row::{ManifestColumns, RecordColumns};
@@ -63,7 +64,7 @@ impl PostgresStore {
     /// One look and one guarded write; `None`: someone else was faster, look again.
     async fn try_begin_file(&self, begin: &FileBegin) -> StoreResult<Option<FileBegun>> {
         let (lease, identity) = (begin.lease, &begin.identity);
-        let row: BeginRow = identified(sqlx::query_as(include_str!("sql/file_begin.sql")), lease, identity)
+        let row: BeginRow = sqlx::query_as_with(include_str!("sql/file_begin.sql"), arguments(lease, identity)?)
             .fetch_one(&self.pool)
             .await
             .map_err(from_sqlx)?;
@@ -75,7 +76,7 @@ impl PostgresStore {
             return Ok(Some(FileBegun::Reusable(record)));
         }
         let Some(id) = row.id else {
-            let first = identified_query(sqlx::query(include_str!("sql/file_begin_first.sql")), lease, identity)
+            let first = sqlx::query_with(include_str!("sql/file_begin_first.sql"), arguments(lease, identity)?)
                 .execute(&self.pool)
                 .await
                 .map_err(from_sqlx)?;
@@ -114,7 +115,7 @@ impl PostgresStore {
         identity: &FileIdentity,
         upload: &Upload,
     ) -> StoreResult<bool> {
-        let done = identified_query(sqlx::query(include_str!("sql/file_upload.sql")), lease, identity)
+        let done = sqlx::query_with(include_str!("sql/file_upload.sql"), arguments(lease, identity)?)
             .bind(&upload.path)
             .bind(&upload.upload_id)
             .execute(&self.pool)
@@ -216,36 +217,18 @@ fn may_reuse(begin: &FileBegin, record: &FileRecord) -> bool {
         }
 }
 
-type Arguments = sqlx::postgres::PgArguments;
-
-/// Binds $1 to $7 of the statements that act on an identity under a lease.
-fn identified<'q, O>(
-    query: sqlx::query::QueryAs<'q, sqlx::Postgres, O, Arguments>,
-    lease: Lease,
-    identity: &FileIdentity,
-) -> sqlx::query::QueryAs<'q, sqlx::Postgres, O, Arguments> {
-    query
-        .bind(lease.chunk.0)
-        .bind(lease.fence)
-        .bind(identity.dataset.clone())
-        .bind(identity.scope.clone())
-        .bind(identity.key.clone())
-        .bind(identity.effective_date)
-        .bind(identity.variant.clone())
-}
-
-/// The same for statements without rows.
-fn identified_query<'q>(
-    query: sqlx::query::Query<'q, sqlx::Postgres, Arguments>,
-    lease: Lease,
-    identity: &FileIdentity,
-) -> sqlx::query::Query<'q, sqlx::Postgres, Arguments> {
-    query
-        .bind(lease.chunk.0)
-        .bind(lease.fence)
-        .bind(identity.dataset.clone())
-        .bind(identity.scope.clone())
-        .bind(identity.key.clone())
-        .bind(identity.effective_date)
-        .bind(identity.variant.clone())
+/// $1 to $7 of the statements that act on an identity under a lease.
+fn arguments(lease: Lease, identity: &FileIdentity) -> StoreResult<PgArguments> {
+    let mut arguments = PgArguments::default();
+    let mut add = || -> Result<(), sqlx::error::BoxDynError> {
+        arguments.add(lease.chunk.0)?;
+        arguments.add(lease.fence)?;
+        arguments.add(&identity.dataset)?;
+        arguments.add(&identity.scope)?;
+        arguments.add(&identity.key)?;
+        arguments.add(identity.effective_date)?;
+        arguments.add(&identity.variant)
+    };
+    add().map_err(StoreError::Refused)?;
+    Ok(arguments)
 }

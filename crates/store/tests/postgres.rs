@@ -1,0 +1,104 @@
+//! What is PostgreSQL's own: every statement is valid, migrations are safe to run together, and
+//! servers that could lose work are refused. What both stores share is in the conformance suite.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use outhaul_core::secret::Secret;
+use outhaul_core::store::StoreError;
+use outhaul_store::postgres::migrate;
+use outhaul_testkit::test_db::TestDb;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqlSafeStr};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres")
+}
+
+fn names(folder: &Path, extension: &str) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.filter(|path| path.extension().is_some_and(|found| found == extension));
+    files.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+async fn migrated() -> (TestDb, PgConnection) {
+    let database = TestDb::create().await;
+    migrate(&Secret::new(database.url()), true).await.unwrap();
+    let connection = PgConnection::connect(database.url()).await.unwrap();
+    (database, connection)
+}
+
+#[tokio::test]
+async fn every_statement_is_valid() {
+    let (_database, mut connection) = migrated().await;
+    let sql = folder().join("sql");
+    let mut wrong = Vec::new();
+    for name in names(&sql, "sql") {
+        let text = std::fs::read_to_string(sql.join(&name)).unwrap();
+        if let Err(error) = connection.prepare(AssertSqlSafe(text).into_sql_str()).await {
+            wrong.push(format!("{name}: {error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_statement_is_used() {
+    let code: String = names(&folder(), "rs")
+        .iter()
+        .map(|name| std::fs::read_to_string(folder().join(name)).unwrap())
+        .collect();
+    for name in names(&folder().join("sql"), "sql") {
+        assert!(code.contains(&format!("include_str!(\"sql/{name}\")")), "{name} is not used");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn migrations_may_run_together_and_again() {
+    let database = TestDb::create().await;
+    let url = Secret::new(database.url());
+    let runs = (0..8).map(|_| {
+        let url = url.clone();
+        tokio::spawn(async move { migrate(&url, true).await.unwrap() })
+    });
+    let names: BTreeSet<_> =
+        futures::future::join_all(runs).await.into_iter().map(|name| name.unwrap().to_string()).collect();
+    assert_eq!(names.len(), 1, "one installation, whoever was first: {names:?}");
+    let again = migrate(&url, true).await.unwrap();
+    assert!(names.contains(&*again));
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let (database, mut connection) = migrated().await;
+    connection.execute("insert into outhaul_migration (version, name) values (999, 'later')").await.unwrap();
+    let refused = migrate(&Secret::new(database.url()), true).await;
+    assert!(matches!(refused, Err(StoreError::NewerSchema { found: 999, .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn an_old_schema_is_refused_unless_migrating() {
+    let database = TestDb::create().await;
+    let refused = migrate(&Secret::new(database.url()), false).await.unwrap_err();
+    assert!(refused.to_string().contains("outhaul migrate"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_server_that_may_lose_commits_is_refused() {
+    let (database, mut connection) = migrated().await;
+    connection
+        .execute(
+            "do $$ begin execute format('alter database %I set synchronous_commit = off', current_database()); end $$",
+        )
+        .await
+        .unwrap();
+    let refused = migrate(&Secret::new(database.url()), true).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Unsafe(why) if why.contains("synchronous_commit")), "{refused}");
+}
+
+#[tokio::test]
+async fn a_wrong_url_does_not_show_its_password() {
+    for url in ["postgres://user:hunter2@host:notaport/db", "postgres://user:hunter2@127.0.0.1:1/db"] {
+        let refused = migrate(&Secret::new(url), true).await.unwrap_err();
+        assert!(!format!("{refused} {refused:?}").contains("hunter2"), "{refused:?}");
+    }
+}

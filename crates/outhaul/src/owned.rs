@@ -74,12 +74,8 @@ impl OwnedChunk {
         self.stop.subscribe()
     }
 
-    /// Marks that its outcome is on its way to the store. From here on only the recorder decides
-    /// whether the lease held: a heartbeat may meet the chunk right after its outcome was committed.
-    pub(crate) fn set_recording(&self) {
-        self.recording.store(true, Ordering::Release);
-    }
-
+    /// Whether its outcome is on its way to the store. From then on only the recorder decides whether
+    /// the lease held: a heartbeat may meet the chunk right after its outcome was committed.
     pub(crate) fn is_recording(&self) -> bool {
         self.recording.load(Ordering::Acquire)
     }
@@ -103,7 +99,7 @@ impl OwnedChunk {
 /// All chunks that this process owns.
 pub(crate) struct Owned {
     chunks: Mutex<HashMap<Lease, Arc<OwnedChunk>>>,
-    /// Counts chunks that left.
+    /// Counts chunks that ended or left.
     freed: watch::Sender<u64>,
     /// The budget slots they run under, and those that wait for one.
     pub(crate) slots: Slots,
@@ -125,19 +121,36 @@ impl Owned {
         metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
     }
 
-    pub(crate) fn remove(&self, lease: Lease) {
-        let mut chunks = self.chunks();
-        let removed = chunks.remove(&lease);
-        metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
-        drop(chunks);
-        if let Some(slot) = removed.and_then(|chunk| chunk.slot) {
+    /// Its attempt is over: its slot and its place are free for the next, while its outcome is recorded.
+    pub(crate) fn ended(&self, chunk: &OwnedChunk) {
+        chunk.recording.store(true, Ordering::Release);
+        if let Some(slot) = chunk.slot {
             self.slots.unassign(slot);
         }
         self.freed.send_modify(|count| *count += 1);
     }
 
+    /// Its outcome is recorded, or was discarded.
+    pub(crate) fn remove(&self, lease: Lease) {
+        let mut chunks = self.chunks();
+        chunks.remove(&lease);
+        metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
+        drop(chunks);
+        self.freed.send_modify(|count| *count += 1);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.chunks().len()
+    }
+
+    /// How many more chunks may be claimed: as many as can run at once, of which at most as many
+    /// again may wait for their outcome to be recorded.
+    pub(crate) fn room(&self, concurrency: u32) -> u32 {
+        let chunks = self.chunks();
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let running = count(chunks.values().filter(|chunk| !chunk.is_recording()).count());
+        let all = count(chunks.len());
+        concurrency.saturating_sub(running).min(concurrency.saturating_mul(2).saturating_sub(all))
     }
 
     pub(crate) fn get(&self, lease: Lease) -> Option<Arc<OwnedChunk>> {
@@ -157,7 +170,7 @@ impl Owned {
             .for_each(|chunk| chunk.pulse.lease.renewed(asked));
     }
 
-    /// Changes whenever a chunk leaves.
+    /// Changes whenever a chunk ends or leaves.
     pub(crate) fn freed(&self) -> watch::Receiver<u64> {
         self.freed.subscribe()
     }

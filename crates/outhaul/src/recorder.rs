@@ -76,6 +76,7 @@ struct Entry {
 #[derive(Clone)]
 pub(crate) struct Recorder {
     entries: mpsc::UnboundedSender<Entry>,
+    owned: Arc<Owned>,
 }
 
 impl Recorder {
@@ -87,19 +88,19 @@ impl Recorder {
     ) -> (Self, JoinHandle<()>) {
         // As many entries as chunks are owned, at most.
         let (entries, mut waiting) = mpsc::unbounded_channel();
-        let flusher = Flusher { store, delivery, owned };
+        let flusher = Flusher { store, delivery, owned: owned.clone() };
         let task = tokio::spawn(async move {
             let mut batch = Vec::with_capacity(BATCH);
             while waiting.recv_many(&mut batch, BATCH).await > 0 {
                 flusher.flush(std::mem::take(&mut batch)).await;
             }
         });
-        (Self { entries }, task)
+        (Self { entries, owned }, task)
     }
 
     /// Hands in how an attempt ended.
     pub(crate) fn send(&self, chunk: Arc<OwnedChunk>, write: Write) {
-        chunk.set_recording();
+        self.owned.ended(&chunk);
         if self.entries.send(Entry { chunk, write }).is_err() {
             error!("an outcome came after the recorder ended; its lease will run out");
         }

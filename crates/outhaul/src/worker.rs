@@ -93,8 +93,7 @@ impl Worker {
     }
 
     async fn claim(&mut self) -> StoreResult<Round> {
-        let running = u32::try_from(self.owned.len()).unwrap_or(u32::MAX);
-        let free = self.settings.concurrency.saturating_sub(running);
+        let free = self.owned.room(self.settings.concurrency);
         let wants = if free > 0 { self.wants(free).await? } else { Vec::new() };
         if wants.is_empty() {
             return Ok(Round { more: true, alone: None });

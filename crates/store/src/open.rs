@@ -61,8 +61,14 @@ async fn open_by_scheme(url: &Secret, settings: StoreSettings, options: OpenOpti
         return Err(StoreError::Unsafe("database.url must start with postgres:// or sqlite:".into()));
     }
     let installation = postgres::migrate(url, options.migrate).await?;
-    let connect = |purpose, max_connections, test_before_use| -> StoreResult<Arc<dyn Store>> {
-        let options = PostgresOptions { max_connections, listen: options.listen, test_before_use, purpose };
+    let connect = |purpose, max_connections, is_api: bool| -> StoreResult<Arc<dyn Store>> {
+        let options = PostgresOptions {
+            max_connections,
+            listen: options.listen,
+            test_before_use: is_api,
+            fixed_plans: !is_api,
+            purpose,
+        };
         Ok(Arc::new(postgres::connect(url, settings, installation.clone(), &options)?))
     };
     Ok(Opened {

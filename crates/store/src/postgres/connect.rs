@@ -25,6 +25,11 @@ const SESSION: [(&str, &str); 4] = [
     ("idle_in_transaction_session_timeout", "60s"),
 ];
 
+/// For the engine's few statements: plan each once, by its indexes. They are written so that one plan
+/// fits any number of rows; planning them anew would cost more than running them, and a plan made while
+/// the tables were empty must not be a scan.
+const FIXED_PLANS: [(&str, &str); 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
+
 /// How one purpose connects.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
@@ -35,6 +40,8 @@ pub struct PostgresOptions {
     /// Whether a pooled connection is tried before it is used: kinder to callers that do not retry,
     /// one round trip dearer for those that do.
     pub test_before_use: bool,
+    /// Whether statements are planned once: right for the engine's, wrong for the API's optional filters.
+    pub fixed_plans: bool,
     /// What the connection is for, as `application_name` shows it.
     pub purpose: &'static str,
 }
@@ -50,6 +57,9 @@ pub fn connect(
     let mut connect = connect_options(url, options.purpose)?;
     if options.listen {
         connect = connect.options(SESSION);
+        if options.fixed_plans {
+            connect = connect.options(FIXED_PLANS);
+        }
     }
     let pool = PgPoolOptions::new()
         .max_connections(options.max_connections)

@@ -12,7 +12,7 @@ WITH input AS MATERIALIZED (
                ELSE 'RETRY' END AS state
     FROM job_chunk c
     JOIN input i ON i.id = c.id AND i.fence = c.fence
-    WHERE c.state = 'RUNNING' AND (NOT i.expired OR c.lease_until < clock_timestamp())
+    WHERE c.id = ANY ($1) AND c.state = 'RUNNING' AND (NOT i.expired OR c.lease_until < clock_timestamp())
     ORDER BY c.id
     FOR UPDATE OF c
 ), moved AS (

@@ -15,7 +15,7 @@ WITH given AS MATERIALIZED (
     SELECT c.id, c.fence, c.job_id, c.started_at
     FROM job_chunk c
     JOIN given g ON g.id = c.id AND g.fence = c.fence
-    WHERE c.state = 'RUNNING'
+    WHERE c.id = ANY ($1) AND c.state = 'RUNNING'
     ORDER BY c.id
     FOR UPDATE OF c
 ), input AS MATERIALIZED (

@@ -61,6 +61,18 @@ pub struct FileBegin {
     pub reuse: Reuse,
 }
 
+impl FileBegin {
+    /// Whether a recorded file will do: made by the present definition, and as recent as the dates ask.
+    pub fn may_reuse(&self, record: &FileRecord) -> bool {
+        record.definition == self.definition
+            && match self.reuse {
+                Reuse::Any => true,
+                Reuse::ClaimedAfter(moment) => record.claimed_at > moment,
+                Reuse::Never => false,
+            }
+    }
+}
+
 /// The answer to [`FileBegin`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileBegun {

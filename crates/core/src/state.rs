@@ -198,8 +198,9 @@ pub fn apply(chunk: Chunk, event: Event) -> Result<Chunk, Refused> {
         (S::Running, E::GiveBack) if chunk.returned < MAX_RETURNS => {
             Chunk { state: S::Queued, attempt: chunk.attempt - 1, returned: chunk.returned + 1, ..chunk }
         }
+        // Lost leases stay counted: a chunk that must run alone must do so after a sleep, too.
         (S::Running, E::Snooze) => {
-            Chunk { state: S::Created, attempt: chunk.attempt - 1, returned: 0, lost: 0, ..chunk }
+            Chunk { state: S::Created, attempt: chunk.attempt - 1, returned: 0, ..chunk }
         }
         (S::Queued | S::Retry, E::Hold) => Chunk { state: S::Created, held: true, ..chunk },
         (S::Created, E::Hold) if !chunk.held => Chunk { held: true, ..chunk },

@@ -47,6 +47,9 @@ struct Parts {
     id: WorkerId,
     store: Arc<dyn Store>,
     settings: WorkerSettings,
+    /// The claim loop, if this process runs chunks.
+    worker: Option<JoinHandle<()>>,
+    /// The sweeps.
     duties: Vec<JoinHandle<()>>,
     recorder: JoinHandle<()>,
     keeper: std::thread::JoinHandle<()>,
@@ -110,7 +113,7 @@ impl Engine {
             let pruner = Pruner { store: store.clone(), keep: settings.retain_jobs };
             duties.push(duty::start(pruner, stop.clone()));
         }
-        if settings.worker_role {
+        let worker = settings.worker_role.then(|| {
             let runner = Runner { store: store.clone(), recorder };
             let worker = Worker {
                 id,
@@ -122,10 +125,11 @@ impl Engine {
                 owned,
                 runner,
             };
-            duties.push(tokio::spawn(worker.run(stop.clone())));
-        }
+            tokio::spawn(worker.run(stop.clone()))
+        });
         info!(worker = %id, roles = %settings.roles, "worker {id} started");
-        Ok(Parts { id, store, settings: settings.worker, duties, recorder: recording, keeper, keeper_stop })
+        let (settings, recorder) = (settings.worker, recording);
+        Ok(Parts { id, store, settings, worker, duties, recorder, keeper, keeper_stop })
     }
 
     /// How many chunks this process owns right now.
@@ -160,10 +164,8 @@ impl Engine {
 
 impl Parts {
     async fn stop(self, owned: &Owned) {
-        for duty in self.duties {
-            if let Err(error) = duty.await {
-                warn!(%error, "a duty had ended by a panic");
-            }
+        if let Some(worker) = self.worker {
+            ended(worker).await;
         }
         if tokio::time::timeout(self.settings.shutdown_grace, owned.until_empty()).await.is_err() {
             owned.all().iter().for_each(|chunk| {
@@ -174,11 +176,18 @@ impl Parts {
                 warn!(left = owned.len(), "chunks could not be given back; their leases will run out");
             }
         }
-        if owned.len() == 0 && self.recorder.await.is_err() {
-            warn!("the recorder had ended by a panic");
+        if owned.len() == 0 {
+            ended(self.recorder).await;
         }
         self.keeper_stop.cancel();
         let _ = tokio::task::spawn_blocking(move || self.keeper.join()).await;
+        // Last: a sweep may wait for a storage that is away, and nothing depends on its end.
+        for duty in self.duties {
+            let abort = duty.abort_handle();
+            if tokio::time::timeout(STOPPING, ended(duty)).await.is_err() {
+                abort.abort();
+            }
+        }
         let slots = owned.slots.drain_idle(Duration::ZERO);
         if !slots.is_empty()
             && let Err(error) = self.store.slots_release(self.id, &slots).await
@@ -189,6 +198,12 @@ impl Parts {
             Ok(()) => info!(worker = %self.id, "worker {} stopped", self.id),
             Err(error) => warn!(%error, "worker {} stopped, and could not say so", self.id),
         }
+    }
+}
+
+async fn ended(task: JoinHandle<()>) {
+    if let Err(error) = task.await {
+        warn!(%error, "a duty had ended by a panic");
     }
 }
 

@@ -2,7 +2,7 @@
 //! it has free slots, never more, and polls as the fallback for every lost hint.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use outhaul_core::delivery::Delivery;
 use outhaul_core::id::{QueueId, WorkerId};
@@ -82,14 +82,19 @@ impl Worker {
     async fn round(&mut self) -> StoreResult<Round> {
         let round = self.claim().await?;
         // After the claim, so that every look of an idle worker still is one at every queue.
-        let idle = self.owned.slots.drain_idle(self.settings.poll_interval);
+        self.release_idle(self.settings.poll_interval).await;
+        Ok(round)
+    }
+
+    /// Gives back slots that were free for so long, for other workers to have.
+    async fn release_idle(&self, idle: Duration) {
+        let idle = self.owned.slots.drain_idle(idle);
         if !idle.is_empty()
             && let Err(error) = self.store.slots_release(self.id, &idle).await
         {
             // Nothing depends on it, and a chunk claimed in this round must not be forgotten for it.
             debug!(%error, "idle slots could not be given back; their leases will run out");
         }
-        Ok(round)
     }
 
     async fn claim(&mut self) -> StoreResult<Round> {
@@ -171,12 +176,14 @@ impl Worker {
         let mut freed = self.owned.freed();
         let mut told = chunk.stop_signal();
         while self.owned.len() > 1 {
+            self.release_idle(Duration::ZERO).await;
             tokio::select! {
                 _ = freed.changed() => {}
                 _ = told.wait_for(Option::is_some) => return self.runner.settle(chunk, Ended::NotStarted),
                 () = stop.cancelled() => return self.runner.settle(chunk, Ended::NotStarted),
             }
         }
+        self.release_idle(Duration::ZERO).await;
         self.runner.start(chunk.clone());
         while self.owned.get(chunk.lease()).is_some() && !stop.is_cancelled() {
             tokio::select! {

@@ -5,7 +5,6 @@ use outhaul_core::file::{
     FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload, WriteGrant,
 };
 use outhaul_core::id::{ChunkId, JobId, Lease};
-use outhaul_core::reuse::Reuse;
 use outhaul_core::store::{Page, StoreError, StoreResult};
 use sqlx::postgres::PgArguments;
 use sqlx::{Arguments as _, FromRow};
@@ -72,7 +71,7 @@ impl PostgresStore {
             return Ok(Some(FileBegun::LeaseLost));
         }
         let recorded = row.record.into_record();
-        if let Some(record) = recorded.clone().filter(|record| may_reuse(begin, record)) {
+        if let Some(record) = recorded.clone().filter(|record| begin.may_reuse(record)) {
             return Ok(Some(FileBegun::Reusable(record)));
         }
         let Some(id) = row.id else {
@@ -86,7 +85,10 @@ impl PostgresStore {
         let writer = row.writer_chunk.zip(row.writer_fence);
         let writer = writer.map(|(chunk, fence)| Lease { chunk: ChunkId(chunk), fence });
         if writer == Some(lease) {
-            return Ok(Some(FileBegun::Write(WriteGrant { recorded, leftover: None })));
+            // Asked again: an upload that is recorded now is a predecessor's, not yet aborted.
+            let upload = upload(row.upload_path, row.upload_id);
+            let leftover = upload.map(|upload| Leftover { file: id, lease, upload: Some(upload) });
+            return Ok(Some(FileBegun::Write(WriteGrant { recorded, leftover })));
         }
         if row.writer_alive {
             return Ok(Some(FileBegun::Busy));
@@ -206,15 +208,6 @@ impl PostgresStore {
         };
         Ok(rows.into_iter().filter_map(pair).collect())
     }
-}
-
-fn may_reuse(begin: &FileBegin, record: &FileRecord) -> bool {
-    record.definition == begin.definition
-        && match begin.reuse {
-            Reuse::Any => true,
-            Reuse::ClaimedAfter(moment) => record.claimed_at > moment,
-            Reuse::Never => false,
-        }
 }
 
 /// $1 to $7 of the statements that act on an identity under a lease.

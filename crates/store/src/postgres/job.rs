@@ -130,12 +130,20 @@ impl PostgresStore {
             if guarded.rows_affected() == 0 {
                 return Ok(Redriven::Nothing);
             }
-            let (late, _): (i64, i64) = sqlx::query_as(include_str!("sql/job_redrive_held.sql"))
+            let (late, late_dead): (i64, i64) = sqlx::query_as(include_str!("sql/job_redrive_held.sql"))
                 .bind(key)
                 .bind(interval(step))
                 .fetch_one(&mut *tx)
                 .await
                 .map_err(from_sqlx)?;
+            if late_dead > 0 {
+                sqlx::query(include_str!("sql/job_redrive_late.sql"))
+                    .bind(key)
+                    .bind(i32::try_from(late_dead).unwrap_or(i32::MAX))
+                    .execute(&mut *tx)
+                    .await
+                    .map_err(from_sqlx)?;
+            }
             tx.commit().await.map_err(from_sqlx)?;
             Ok(Redriven::Yes(moved + late))
         });

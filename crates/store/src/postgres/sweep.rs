@@ -5,6 +5,7 @@ use std::time::Duration;
 use outhaul_core::id::{ChunkId, Lease};
 use outhaul_core::store::{Staged, StoreError, StoreResult};
 use outhaul_core::worker::ExpiredChunk;
+use sqlx::PgPool;
 
 use super::PostgresStore;
 use super::row::interval;
@@ -44,26 +45,18 @@ impl PostgresStore {
         Ok(rows.into_iter().map(expired).collect())
     }
 
+    /// One job per transaction, so that the finishes of others never wait for a recount.
     pub(super) async fn repair_counts(&self, quiet: Duration, limit: u32) -> StoreResult<u64> {
         let pool = self.pool.clone();
         let work = tokio::spawn(async move {
-            let mut tx = pool.begin().await.map_err(from_sqlx)?;
-            let locked: Vec<i64> = sqlx::query_scalar(include_str!("sql/counts_repair_lock.sql"))
-                .bind(interval(quiet))
-                .bind(i64::from(limit))
-                .fetch_all(&mut *tx)
-                .await
-                .map_err(from_sqlx)?;
-            if locked.is_empty() {
-                return Ok(0);
+            let mut repaired = 0;
+            for _ in 0..limit {
+                match repair_one(&pool, quiet).await? {
+                    Some(wrong) => repaired += u64::from(wrong),
+                    None => break,
+                }
             }
-            let repaired: i64 = sqlx::query_scalar(include_str!("sql/counts_repair.sql"))
-                .bind(locked)
-                .fetch_one(&mut *tx)
-                .await
-                .map_err(from_sqlx)?;
-            tx.commit().await.map_err(from_sqlx)?;
-            Ok(repaired.unsigned_abs())
+            Ok(repaired)
         });
         work.await.map_err(|error| StoreError::Refused(error.into()))?
     }
@@ -80,4 +73,24 @@ impl PostgresStore {
         workers.execute(&self.pool).await.map_err(from_sqlx)?;
         Ok(chunks + jobs)
     }
+}
+
+/// Recounts the job that was looked at longest ago; whether it was wrong, or `None` if none is due.
+async fn repair_one(pool: &PgPool, quiet: Duration) -> StoreResult<Option<bool>> {
+    let mut tx = pool.begin().await.map_err(from_sqlx)?;
+    let locked: Vec<i64> = sqlx::query_scalar(include_str!("sql/counts_repair_lock.sql"))
+        .bind(interval(quiet))
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(from_sqlx)?;
+    if locked.is_empty() {
+        return Ok(None);
+    }
+    let repaired: i64 = sqlx::query_scalar(include_str!("sql/counts_repair.sql"))
+        .bind(locked)
+        .fetch_one(&mut *tx)
+        .await
+        .map_err(from_sqlx)?;
+    tx.commit().await.map_err(from_sqlx)?;
+    Ok(Some(repaired > 0))
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use outhaul_core::store::{StoreError, StoreResult, StoreSettings};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{SqliteConnection, SqlitePool};
+use sqlx::{Connection, SqliteConnection, SqlitePool};
 
 use super::{Inner, SqliteStore};
 use crate::error::from_sqlx;
@@ -49,6 +49,14 @@ fn pool(size: u32) -> SqlitePoolOptions {
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                // After a COMMIT that failed (disk full, I/O error) SQLite has rolled back by itself, and
+                // sqlx still counts an open transaction: such a connection would refuse every BEGIN.
+                connection.ping().await?;
+                Ok(!connection.is_in_transaction())
+            })
+        })
 }
 
 /// Checks and migrates the database, gives back what the previous process held, and reads its name.
@@ -158,4 +166,35 @@ fn unavailable(path: &Path, error: std::io::Error) -> StoreError {
         error.kind(),
         format!("{}: {error}", path.display()),
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use outhaul_core::store::{Store, StoreError, StoreSettings};
+    use outhaul_core::worker::NewWorker;
+
+    use super::super::SqliteStore;
+
+    #[tokio::test]
+    async fn a_disk_that_was_full_and_is_freed_does_not_stop_writes_for_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = StoreSettings {
+            lease: Duration::from_secs(60),
+            fairness_step: Duration::ZERO,
+            idempotency_window: Duration::ZERO,
+        };
+        let store = SqliteStore::open(&folder.path().join("outhaul.db"), settings).await.unwrap();
+        let large = NewWorker { host: "h".repeat(2_000_000), roles: "worker".into(), concurrency: 1 };
+        let limit = |pages: &'static str| sqlx::query(pages).execute(&store.inner.writer);
+        limit("PRAGMA max_page_count = 1").await.unwrap();
+        for _ in 0..3 {
+            let full = store.worker_register(&large).await;
+            assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
+        }
+        // The writer may be a new connection by now, without the limit; either way there is room again.
+        limit("PRAGMA max_page_count = 100000").await.unwrap();
+        store.worker_register(&large).await.unwrap();
+    }
 }

@@ -6,7 +6,6 @@ use outhaul_core::file::{
 };
 use outhaul_core::id::{ChunkId, JobId, Lease};
 use outhaul_core::job::ChunkFile;
-use outhaul_core::reuse::Reuse;
 use outhaul_core::store::{Page, StoreResult};
 use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
@@ -234,12 +233,14 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
         .await
         .map_err(from_sqlx)?;
     let recorded = recorded.into_file().map(|(_, record)| record);
-    if let Some(record) = recorded.as_ref().filter(|record| may_reuse(record, begin)) {
+    if let Some(record) = recorded.as_ref().filter(|record| begin.may_reuse(record)) {
         return Ok(FileBegun::Reusable(record.clone()));
     }
     let before = writer.lease();
     if before == Some(begin.lease) {
-        return Ok(FileBegun::Write(WriteGrant { recorded, leftover: None }));
+        // Asked again: an upload that is recorded now is a predecessor's, not yet aborted.
+        let leftover = writer.into_leftover().filter(|leftover| leftover.upload.is_some());
+        return Ok(FileBegun::Write(WriteGrant { recorded, leftover }));
     }
     if writer_runs {
         return Ok(FileBegun::Busy);
@@ -252,15 +253,6 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
         .await
         .map_err(from_sqlx)?;
     Ok(FileBegun::Write(WriteGrant { recorded, leftover: writer.into_leftover() }))
-}
-
-fn may_reuse(record: &FileRecord, begin: &FileBegin) -> bool {
-    record.definition == begin.definition
-        && match begin.reuse {
-            Reuse::Any => true,
-            Reuse::ClaimedAfter(moment) => record.claimed_at > moment,
-            Reuse::Never => false,
-        }
 }
 
 pub(super) async fn upload(

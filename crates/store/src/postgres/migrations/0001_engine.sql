@@ -39,6 +39,8 @@ CREATE TABLE job (
     updated_at      timestamptz NOT NULL DEFAULT now(),
     started_at      timestamptz,
     completed_at    timestamptz,
+    -- When its counts were last looked at and found right.
+    checked_at      timestamptz,
     -- Set when pruning begins: from then on nobody sees or redrives the job.
     pruned_at       timestamptz
 ) WITH (fillfactor = 80);
@@ -107,6 +109,8 @@ CREATE UNIQUE INDEX chunk_of_job ON job_chunk (job_id, chunk_key);
 CREATE INDEX chunk_claim ON job_chunk (queue_id, priority DESC, turn, id) WHERE state = 'QUEUED';
 -- The lease is in no index, so that a heartbeat rewrites no index entry.
 CREATE INDEX chunk_running ON job_chunk (job_id) WHERE state = 'RUNNING';
+-- For holding, cancelling and settling: what of an ended job is not settled yet.
+CREATE INDEX chunk_pending ON job_chunk (job_id, held) WHERE state IN ('CREATED', 'QUEUED', 'RETRY');
 CREATE INDEX chunk_due ON job_chunk (run_at) WHERE state IN ('CREATED', 'RETRY') AND NOT held AND waits_for = 0;
 
 -- One row per identity. Generation 0: never published. At most one running chunk is the writer.

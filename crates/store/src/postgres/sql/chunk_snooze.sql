@@ -1,6 +1,6 @@
 WITH moved AS (
     UPDATE job_chunk c
-    SET state = 'CREATED', attempt = c.attempt - 1, returned = 0, lost = 0, lease_until = NULL, worker_id = NULL,
+    SET state = 'CREATED', attempt = c.attempt - 1, returned = 0, lease_until = NULL, worker_id = NULL,
         run_at = clock_timestamp() + $3::interval
     WHERE c.id = $1 AND c.fence = $2 AND c.state = 'RUNNING'
     RETURNING c.job_id, c.started_at

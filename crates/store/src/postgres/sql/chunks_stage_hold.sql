@@ -11,7 +11,7 @@ WITH failed AS MATERIALIZED (
     SELECT c.id
     FROM job_chunk c
     WHERE c.job_id = ANY (ARRAY(SELECT id FROM failed))
-      AND (c.state IN ('QUEUED', 'RETRY') OR (c.state = 'CREATED' AND NOT c.held))
+      AND c.state IN ('CREATED', 'QUEUED', 'RETRY') AND NOT c.held
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 )

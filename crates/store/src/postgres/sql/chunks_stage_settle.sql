@@ -9,8 +9,7 @@ WHERE j.id = ANY (ARRAY(
             AND NOT EXISTS (
                 SELECT FROM job_chunk c
                 WHERE c.job_id = o.id
-                  AND (c.state IN ('QUEUED', 'RETRY')
-                       OR (c.state = 'CREATED' AND (o.status = 'CANCELLED' OR NOT c.held))))
+                  AND c.state IN ('CREATED', 'QUEUED', 'RETRY') AND (o.status = 'CANCELLED' OR NOT c.held))
           ORDER BY o.id
           LIMIT $1
           FOR UPDATE OF o SKIP LOCKED))

@@ -27,6 +27,6 @@ WITH recount AS MATERIALIZED (
     RETURNING j.id
 ), quiet AS (
     -- Looked at and found right: not again for a while.
-    UPDATE job j SET updated_at = now() WHERE j.id = ANY ($1) AND j.id <> ALL (ARRAY(SELECT id FROM looked))
+    UPDATE job j SET checked_at = now() WHERE j.id = ANY ($1) AND j.id <> ALL (ARRAY(SELECT id FROM looked))
 )
 SELECT count(*) FROM looked

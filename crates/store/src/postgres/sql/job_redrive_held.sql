@@ -1,9 +1,10 @@
--- What a stager held between the first look and the lock on the job's row. Here that row is already
--- locked, so it must not wait: what is locked belongs to another redrive, which moves it itself.
+-- What died or was held between the first look and the lock on the job's row. Here that row is already
+-- locked, so it must not wait: what is locked belongs to another redrive, which moves it itself, or
+-- to a failure, which will fail the job again.
 WITH locked AS MATERIALIZED (
     SELECT c.id, c.state
     FROM job_chunk c
-    WHERE c.job_id = $1 AND c.state = 'CREATED' AND c.held
+    WHERE c.job_id = $1 AND (c.state = 'DEAD' OR (c.state = 'CREATED' AND c.held))
     ORDER BY c.id
     FOR UPDATE SKIP LOCKED
 ), moved AS (

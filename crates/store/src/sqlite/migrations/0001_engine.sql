@@ -63,6 +63,8 @@ CREATE TABLE job (
     updated_at      INTEGER NOT NULL,
     started_at      INTEGER,
     completed_at    INTEGER,
+    -- When its counts were last looked at and found right.
+    checked_at      INTEGER,
     -- Set when pruning begins: from then on nobody sees or redrives the job.
     pruned_at       INTEGER
 ) STRICT;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use outhaul_core::secret::Secret;
@@ -9,6 +10,9 @@ use outhaul_core::store::{Store, StoreError, StoreResult, StoreSettings};
 
 use crate::postgres::{self, PostgresOptions};
 use crate::sqlite::SqliteStore;
+
+/// Longer than any statement may run on the server.
+const PATIENCE: Duration = Duration::from_secs(75);
 
 /// How a process uses the database.
 #[derive(Clone, Debug)]
@@ -61,19 +65,22 @@ async fn open_by_scheme(url: &Secret, settings: StoreSettings, options: OpenOpti
         return Err(StoreError::Unsafe("database.url must start with postgres:// or sqlite:".into()));
     }
     let installation = postgres::migrate(url, options.migrate).await?;
-    let connect = |purpose, max_connections, is_api: bool| -> StoreResult<Arc<dyn Store>> {
+    // A heartbeat must have time for another try before the lease ends.
+    let heartbeat = (settings.lease / 4).clamp(Duration::from_millis(500), PATIENCE);
+    let connect = |purpose, max_connections, is_api: bool, patience| -> StoreResult<Arc<dyn Store>> {
         let options = PostgresOptions {
             max_connections,
             listen: options.listen,
             test_before_use: is_api,
             fixed_plans: !is_api,
+            patience,
             purpose,
         };
         Ok(Arc::new(postgres::connect(url, settings, installation.clone(), &options)?))
     };
     Ok(Opened {
-        api: connect("api", options.api_connections, true)?,
-        engine: connect("engine", options.engine_connections, false)?,
-        keeper: connect("keeper", 2, false)?,
+        api: connect("api", options.api_connections, true, PATIENCE)?,
+        engine: connect("engine", options.engine_connections, false, PATIENCE)?,
+        keeper: connect("keeper", 2, false, heartbeat)?,
     })
 }

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use outhaul_core::secret::Secret;
-use outhaul_core::store::StoreError;
-use outhaul_store::postgres::migrate;
+use outhaul_core::store::{Store, StoreError, StoreSettings};
+use outhaul_store::postgres::{PostgresOptions, migrate};
 use outhaul_testkit::test_db::TestDb;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqlSafeStr};
 
@@ -101,4 +102,55 @@ async fn a_wrong_url_does_not_show_its_password() {
         let refused = migrate(&Secret::new(url), true).await.unwrap_err();
         assert!(!format!("{refused} {refused:?}").contains("hunter2"), "{refused:?}");
     }
+}
+
+/// A proxy that can go silent: connections made before stay open and answer nothing.
+async fn proxy(to: String) -> (u16, tokio::sync::watch::Sender<bool>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (silence, silent) = tokio::sync::watch::channel(false);
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let (to, mut silent) = (to.clone(), silent.clone());
+            silent.mark_unchanged();
+            tokio::spawn(async move {
+                let mut server = tokio::net::TcpStream::connect(to).await.unwrap();
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                    // Silent for good, with both ends open.
+                    _ = silent.changed() => std::future::pending().await,
+                }
+            });
+        }
+    });
+    (port, silence)
+}
+
+#[tokio::test]
+async fn a_server_that_vanishes_without_a_word_is_found_again() {
+    let (database, _) = migrated().await;
+    let url = url::Url::parse(database.url()).unwrap();
+    let (port, silence) = proxy(format!("127.0.0.1:{}", url.port().unwrap())).await;
+    let through =
+        Secret::new(database.url().replace(&format!(":{}", url.port().unwrap()), &format!(":{port}")));
+    let settings = StoreSettings {
+        lease: Duration::from_secs(60),
+        fairness_step: Duration::ZERO,
+        idempotency_window: Duration::ZERO,
+    };
+    let options = PostgresOptions {
+        max_connections: 1,
+        listen: false,
+        test_before_use: false,
+        fixed_plans: true,
+        patience: Duration::from_secs(1),
+        purpose: "test",
+    };
+    let store = outhaul_store::postgres::connect(&through, settings, "here".into(), &options).unwrap();
+    store.ready().await.unwrap();
+    silence.send_replace(true);
+    let vanished = store.ready().await;
+    assert!(matches!(vanished, Err(StoreError::Unavailable(_))), "{vanished:?}");
+    store.ready().await.expect("a new connection is made");
 }

@@ -30,7 +30,7 @@ impl PostgresStore {
             .bind(states)
             .bind(after)
             .bind(i64::from(limit) + 1)
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let rows = rows.iter().map(chunk_row).collect::<StoreResult<Vec<_>>>()?;
@@ -53,7 +53,7 @@ impl PostgresStore {
             .bind(limits)
             .bind(bounded(total))
             .bind(interval(self.settings.lease))
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(rows.into_iter().map(ClaimedChunk::from).collect())
@@ -74,7 +74,7 @@ impl PostgresStore {
             .bind(queues)
             .bind(numbers)
             .bind(interval(self.settings.lease))
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let mut beat = Beat::default();
@@ -96,7 +96,7 @@ impl PostgresStore {
         sqlx::query_scalar(include_str!("sql/chunk_may_publish.sql"))
             .bind(lease.chunk.0)
             .bind(lease.fence)
-            .fetch_one(&self.pool)
+            .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)
     }
@@ -128,7 +128,7 @@ impl PostgresStore {
             .bind(files.definition)
             .bind(files.generation)
             .bind(files.generated_at)
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(rows.into_iter().map(Lease::from).collect())
@@ -143,7 +143,7 @@ impl PostgresStore {
             .bind(failures.iter().map(|failure| failure.expired).collect::<Vec<_>>())
             .bind(failures.iter().map(|failure| failure.retry_in.map(interval)).collect::<Vec<_>>())
             .bind(failures.iter().map(|failure| failure.cause.as_str()).collect::<Vec<_>>())
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let settled = |(id, fence, state): (i64, i64, String)| {
@@ -159,7 +159,7 @@ impl PostgresStore {
             .bind(ids)
             .bind(fences)
             .bind(i16::try_from(MAX_RETURNS).unwrap_or(i16::MAX))
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(rows.into_iter().map(Lease::from).collect())
@@ -170,7 +170,7 @@ impl PostgresStore {
             .bind(lease.chunk.0)
             .bind(lease.fence)
             .bind(interval(wait))
-            .fetch_one(&self.pool)
+            .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)
     }
@@ -183,7 +183,7 @@ impl PostgresStore {
     async fn leases(&self, sql: &'static str, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
         let (ids, fences) = columns(leases);
         let rows: Vec<LeaseRow> =
-            sqlx::query_as(sql).bind(ids).bind(fences).fetch_all(&self.pool).await.map_err(from_sqlx)?;
+            sqlx::query_as(sql).bind(ids).bind(fences).fetch_all(&self.pool()).await.map_err(from_sqlx)?;
         Ok(rows.into_iter().map(Lease::from).collect())
     }
 }
@@ -225,7 +225,9 @@ impl<'a> FileArrays<'a> {
         self.generated_at.push(reused.map(|record| record.generated_at));
         macro_rules! either {
             ($field:ident, $get:expr) => {
-                self.$field.push(generated.map(|file| $get(&file.$field)).or(reused.map(|record| $get(&record.$field))))
+                self.$field.push(
+                    generated.map(|file| $get(&file.$field)).or(reused.map(|record| $get(&record.$field))),
+                )
             };
         }
         either!(path, String::as_str);

@@ -7,9 +7,10 @@ use std::time::Duration;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{StoreError, StoreResult, StoreSettings};
 use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::PgConnectOptions;
 
 use super::PostgresStore;
+use super::connections::Connections;
 use crate::error::from_sqlx;
 
 /// The oldest server whose SQL we use.
@@ -40,6 +41,8 @@ pub struct PostgresOptions {
     /// Whether a pooled connection is tried before it is used: kinder to callers that do not retry,
     /// one round trip dearer for those that do.
     pub test_before_use: bool,
+    /// How long a verb may take before its connection is given up as dead.
+    pub patience: Duration,
     /// Whether statements are planned once: right for the engine's, wrong for the API's optional filters.
     pub fixed_plans: bool,
     /// What the connection is for, as `application_name` shows it.
@@ -61,15 +64,9 @@ pub fn connect(
             connect = connect.options(FIXED_PLANS);
         }
     }
-    let pool = PgPoolOptions::new()
-        .max_connections(options.max_connections)
-        .min_connections(0)
-        .acquire_timeout(Duration::from_secs(10))
-        .idle_timeout(Duration::from_secs(300))
-        .test_before_acquire(options.test_before_use)
-        .connect_lazy_with(connect.clone());
+    let connections = Connections::new(connect.clone(), options);
     let listen = options.listen.then(|| Arc::new(connect));
-    Ok(PostgresStore { pool, settings, installation, listen, queue_keys: Arc::default() })
+    Ok(PostgresStore { connections, settings, installation, listen, queue_keys: Arc::default() })
 }
 
 /// Reads the URL without ever showing it: an error of the parser may quote the password.
@@ -106,11 +103,12 @@ pub(super) async fn refuse_unsafe(connection: &mut sqlx::PgConnection) -> StoreR
 }
 
 /// Whether the database answers and takes writes.
-pub(super) async fn ready(pool: &PgPool) -> StoreResult<()> {
-    let read_only: bool = sqlx::query_scalar("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
-        .fetch_one(pool)
-        .await
-        .map_err(from_sqlx)?;
+pub(super) async fn ready(pool: PgPool) -> StoreResult<()> {
+    let read_only: bool =
+        sqlx::query_scalar("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
+            .fetch_one(&pool)
+            .await
+            .map_err(from_sqlx)?;
     if read_only {
         return Err(StoreError::Unavailable("the database is read-only".into()));
     }

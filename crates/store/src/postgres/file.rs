@@ -63,10 +63,11 @@ impl PostgresStore {
     /// One look and one guarded write; `None`: someone else was faster, look again.
     async fn try_begin_file(&self, begin: &FileBegin) -> StoreResult<Option<FileBegun>> {
         let (lease, identity) = (begin.lease, &begin.identity);
-        let row: BeginRow = sqlx::query_as_with(include_str!("sql/file_begin.sql"), arguments(lease, identity)?)
-            .fetch_one(&self.pool)
-            .await
-            .map_err(from_sqlx)?;
+        let row: BeginRow =
+            sqlx::query_as_with(include_str!("sql/file_begin.sql"), arguments(lease, identity)?)
+                .fetch_one(&self.pool())
+                .await
+                .map_err(from_sqlx)?;
         if !row.held {
             return Ok(Some(FileBegun::LeaseLost));
         }
@@ -75,10 +76,11 @@ impl PostgresStore {
             return Ok(Some(FileBegun::Reusable(record)));
         }
         let Some(id) = row.id else {
-            let first = sqlx::query_with(include_str!("sql/file_begin_first.sql"), arguments(lease, identity)?)
-                .execute(&self.pool)
-                .await
-                .map_err(from_sqlx)?;
+            let first =
+                sqlx::query_with(include_str!("sql/file_begin_first.sql"), arguments(lease, identity)?)
+                    .execute(&self.pool())
+                    .await
+                    .map_err(from_sqlx)?;
             let grant = WriteGrant { recorded: None, leftover: None };
             return Ok((first.rows_affected() > 0).then_some(FileBegun::Write(grant)));
         };
@@ -100,7 +102,7 @@ impl PostgresStore {
             .bind(recorded.as_ref().map_or(0, |record| record.generation))
             .bind(row.writer_chunk)
             .bind(row.writer_fence)
-            .execute(&self.pool)
+            .execute(&self.pool())
             .await
             .map_err(from_sqlx)?;
         if taken.rows_affected() == 0 {
@@ -120,7 +122,7 @@ impl PostgresStore {
         let done = sqlx::query_with(include_str!("sql/file_upload.sql"), arguments(lease, identity)?)
             .bind(&upload.path)
             .bind(&upload.upload_id)
-            .execute(&self.pool)
+            .execute(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(done.rows_affected() > 0)
@@ -129,7 +131,7 @@ impl PostgresStore {
     pub(super) async fn leftovers(&self, limit: u32) -> StoreResult<Vec<Leftover>> {
         let rows: Vec<LeftoverRow> = sqlx::query_as(include_str!("sql/files_leftover.sql"))
             .bind(i64::from(limit))
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let leftover = |row: LeftoverRow| Leftover {
@@ -145,7 +147,7 @@ impl PostgresStore {
             .bind(leftover.file)
             .bind(leftover.lease.chunk.0)
             .bind(leftover.lease.fence)
-            .execute(&self.pool)
+            .execute(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(())
@@ -161,7 +163,7 @@ impl PostgresStore {
             .bind(job_id.as_str())
             .bind(after)
             .bind(i64::from(limit) + 1)
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let (rows, next) = crate::page::cut(rows, limit, |row| row.chunk_key.clone());
@@ -172,7 +174,7 @@ impl PostgresStore {
         let row: Option<ManifestColumns> = sqlx::query_as(include_str!("sql/file_get.sql"))
             .bind(job_id.as_str())
             .bind(file.0)
-            .fetch_optional(&self.pool)
+            .fetch_optional(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(row.map(ManifestRow::from))
@@ -193,7 +195,7 @@ impl PostgresStore {
             .bind(variant)
             .bind(keys)
             .bind(dates)
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let pair = |row: RecordedRow| {

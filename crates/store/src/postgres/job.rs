@@ -21,7 +21,7 @@ impl PostgresStore {
         for chunk in &job.chunks {
             queues.push(self.queue_key(&chunk.queue).await?);
         }
-        let (pool, settings) = (self.pool.clone(), self.settings);
+        let (pool, settings) = (self.pool(), self.settings);
         // Spawned: a client that hangs up must not leave a transaction half-way.
         let work = tokio::spawn(async move {
             let window = settings.idempotency_window;
@@ -51,7 +51,7 @@ impl PostgresStore {
     pub(super) async fn get_job(&self, job_id: &JobId) -> StoreResult<Option<Job>> {
         let row: Option<JobRow> = sqlx::query_as(include_str!("sql/job_get.sql"))
             .bind(job_id.as_str())
-            .fetch_optional(&self.pool)
+            .fetch_optional(&self.pool())
             .await
             .map_err(from_sqlx)?;
         row.map(JobRow::into_job).transpose()
@@ -74,7 +74,7 @@ impl PostgresStore {
             .bind(filter.created_before)
             .bind(filter.before)
             .bind(i64::from(filter.limit) + 1)
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let (rows, next) = crate::page::cut(rows, filter.limit, |row| row.id);
@@ -85,7 +85,7 @@ impl PostgresStore {
     pub(super) async fn cancel_job(&self, job_id: &JobId) -> StoreResult<Cancelled> {
         let status: Option<String> = sqlx::query_scalar(include_str!("sql/job_cancel.sql"))
             .bind(job_id.as_str())
-            .fetch_optional(&self.pool)
+            .fetch_optional(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let Some(status) = status else { return Ok(Cancelled::Unknown) };
@@ -103,7 +103,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn redrive_job(&self, job_id: &JobId) -> StoreResult<Redriven> {
-        let (pool, step, job_id) = (self.pool.clone(), self.settings.fairness_step, job_id.clone());
+        let (pool, step, job_id) = (self.pool(), self.settings.fairness_step, job_id.clone());
         let work = tokio::spawn(async move {
             let mut tx = pool.begin().await.map_err(from_sqlx)?;
             let key: Option<i64> = sqlx::query_scalar(include_str!("sql/job_key.sql"))

@@ -19,8 +19,10 @@ impl PostgresStore {
     pub(super) async fn queue_key(&self, name: &str) -> StoreResult<i32> {
         let known = |store: &Self| store.queue_keys.read().ok().and_then(|keys| keys.get(name).copied());
         if known(self).is_none() {
-            let rows: Vec<(i32, String)> =
-                sqlx::query_as(include_str!("sql/queue_keys.sql")).fetch_all(&self.pool).await.map_err(from_sqlx)?;
+            let rows: Vec<(i32, String)> = sqlx::query_as(include_str!("sql/queue_keys.sql"))
+                .fetch_all(&self.pool())
+                .await
+                .map_err(from_sqlx)?;
             self.remember(rows);
         }
         let key = known(self).ok_or_else(|| StoreError::UnknownQueue(name.to_owned()))?;
@@ -40,7 +42,7 @@ impl PostgresStore {
         let rows: Vec<(i32, String)> = sqlx::query_as(include_str!("sql/queues_sync.sql"))
             .bind(names)
             .bind(budgets)
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let keys = rows.iter().map(|(id, name)| (name.clone(), QueueId((*id).into()))).collect();
@@ -49,8 +51,10 @@ impl PostgresStore {
     }
 
     pub(super) async fn list_queues(&self) -> StoreResult<Vec<QueueRow>> {
-        let rows: Vec<QueueColumns> =
-            sqlx::query_as(include_str!("sql/queues_list.sql")).fetch_all(&self.pool).await.map_err(from_sqlx)?;
+        let rows: Vec<QueueColumns> = sqlx::query_as(include_str!("sql/queues_list.sql"))
+            .fetch_all(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
         let row = |(id, name, max_concurrent, paused, depth, oldest, running): QueueColumns| QueueRow {
             id: QueueId(id.into()),
             name,
@@ -67,7 +71,7 @@ impl PostgresStore {
         let done = sqlx::query(include_str!("sql/queue_pause.sql"))
             .bind(name)
             .bind(paused)
-            .execute(&self.pool)
+            .execute(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(done.rows_affected() > 0)
@@ -84,7 +88,7 @@ impl PostgresStore {
             .bind(queue.0)
             .bind(i64::from(count))
             .bind(interval(self.settings.lease))
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(rows.into_iter().map(|(queue, number)| Slot { queue: QueueId(queue.into()), number }).collect())
@@ -96,7 +100,7 @@ impl PostgresStore {
             .bind(worker.0)
             .bind(queues)
             .bind(numbers)
-            .execute(&self.pool)
+            .execute(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(())

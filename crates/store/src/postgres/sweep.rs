@@ -15,16 +15,16 @@ impl PostgresStore {
     pub(super) async fn stage(&self, limit: u32) -> StoreResult<Staged> {
         let (limit, step) = (i64::from(limit), interval(self.settings.fairness_step));
         let queued = sqlx::query(include_str!("sql/chunks_stage_queue.sql")).bind(limit).bind(step);
-        let queued = queued.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        let queued = queued.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         let held = sqlx::query(include_str!("sql/chunks_stage_hold.sql")).bind(limit);
-        let held = held.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        let held = held.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         let cancelled: i64 = sqlx::query_scalar(include_str!("sql/chunks_stage_cancel.sql"))
             .bind(limit)
-            .fetch_one(&self.pool)
+            .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let settled = sqlx::query(include_str!("sql/chunks_stage_settle.sql")).bind(limit);
-        let settled = settled.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        let settled = settled.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         Ok(Staged { queued, held, cancelled: cancelled.unsigned_abs(), settled })
     }
 
@@ -32,22 +32,23 @@ impl PostgresStore {
         let rows: Vec<(i64, i64, i32, String, Option<String>, bool)> =
             sqlx::query_as(include_str!("sql/chunks_expired.sql"))
                 .bind(i64::from(limit))
-                .fetch_all(&self.pool)
+                .fetch_all(&self.pool())
                 .await
                 .map_err(from_sqlx)?;
-        let expired = |(id, fence, attempt, job_type, dataset, cancelled): (i64, i64, i32, _, _, _)| ExpiredChunk {
-            lease: Lease { chunk: ChunkId(id), fence },
-            job_type,
-            dataset,
-            attempt: attempt.unsigned_abs(),
-            cancelled,
-        };
+        let expired =
+            |(id, fence, attempt, job_type, dataset, cancelled): (i64, i64, i32, _, _, _)| ExpiredChunk {
+                lease: Lease { chunk: ChunkId(id), fence },
+                job_type,
+                dataset,
+                attempt: attempt.unsigned_abs(),
+                cancelled,
+            };
         Ok(rows.into_iter().map(expired).collect())
     }
 
     /// One job per transaction, so that the finishes of others never wait for a recount.
     pub(super) async fn repair_counts(&self, quiet: Duration, limit: u32) -> StoreResult<u64> {
-        let pool = self.pool.clone();
+        let pool = self.pool();
         let work = tokio::spawn(async move {
             let mut repaired = 0;
             for _ in 0..limit {
@@ -64,13 +65,13 @@ impl PostgresStore {
     pub(super) async fn prune_jobs(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
         let limit = i64::from(limit);
         let mark = sqlx::query(include_str!("sql/jobs_prune_mark.sql")).bind(interval(keep)).bind(limit);
-        mark.execute(&self.pool).await.map_err(from_sqlx)?;
+        mark.execute(&self.pool()).await.map_err(from_sqlx)?;
         let chunks = sqlx::query(include_str!("sql/jobs_prune_chunks.sql")).bind(limit);
-        let chunks = chunks.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        let chunks = chunks.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         let jobs = sqlx::query(include_str!("sql/jobs_prune.sql"));
-        let jobs = jobs.execute(&self.pool).await.map_err(from_sqlx)?.rows_affected();
+        let jobs = jobs.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         let workers = sqlx::query(include_str!("sql/workers_prune.sql"));
-        workers.execute(&self.pool).await.map_err(from_sqlx)?;
+        workers.execute(&self.pool()).await.map_err(from_sqlx)?;
         Ok(chunks + jobs)
     }
 }

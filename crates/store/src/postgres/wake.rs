@@ -24,7 +24,11 @@ impl PostgresStore {
 
     pub(super) async fn notify(&self) -> StoreResult<()> {
         if self.listen.is_some() {
-            sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&self.pool).await.map_err(from_sqlx)?;
+            sqlx::query("SELECT pg_notify($1, '')")
+                .bind(CHANNEL)
+                .execute(&self.pool())
+                .await
+                .map_err(from_sqlx)?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ impl PostgresStore {
             .bind(&worker.host)
             .bind(&worker.roles)
             .bind(i32::try_from(worker.concurrency).unwrap_or(i32::MAX))
-            .fetch_one(&self.pool)
+            .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(WorkerId(id))
@@ -28,7 +28,7 @@ impl PostgresStore {
     pub(super) async fn forget_worker(&self, worker: WorkerId) -> StoreResult<()> {
         sqlx::query(include_str!("sql/worker_leave.sql"))
             .bind(worker.0)
-            .execute(&self.pool)
+            .execute(&self.pool())
             .await
             .map_err(from_sqlx)?;
         Ok(())
@@ -37,7 +37,7 @@ impl PostgresStore {
     pub(super) async fn list_workers(&self, within: Duration) -> StoreResult<Vec<WorkerRow>> {
         let rows: Vec<WorkerColumns> = sqlx::query_as(include_str!("sql/workers_list.sql"))
             .bind(interval(within))
-            .fetch_all(&self.pool)
+            .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
         let mut workers: Vec<WorkerRow> = Vec::new();
@@ -45,7 +45,15 @@ impl PostgresStore {
             let id = WorkerId(id);
             if workers.last().is_none_or(|worker| worker.id != id) {
                 let concurrency = concurrency.unsigned_abs();
-                workers.push(WorkerRow { id, host, roles, concurrency, started_at, last_seen_at, running: vec![] });
+                workers.push(WorkerRow {
+                    id,
+                    host,
+                    roles,
+                    concurrency,
+                    started_at,
+                    last_seen_at,
+                    running: vec![],
+                });
             }
             if let (Some(worker), Some(queue), Some(running)) = (workers.last_mut(), queue, running) {
                 worker.running.push((queue, running));

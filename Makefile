@@ -1,6 +1,6 @@
 # One command per intent; `make` alone lists them.
 
-.PHONY: help demo test check bench services
+.PHONY: help demo test check fuzz bench services
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ check: ## format, lints, docs, dependencies
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; \
 	else echo "note: cargo-deny is not installed, dependencies were NOT checked (cargo install cargo-deny)"; fi
+
+fuzz: ## an OpenAPI fuzzer against the running API: no 5xx, no undocumented answer
+	scripts/fuzz-api
 
 bench: ## measure, as ratios to other tools in the same run
 	scripts/bench

@@ -1,5 +1,5 @@
-//! From what a client asked for to a plan of chunks. Every problem is found and named at once, by the
-//! place in the request that it is about.
+//! From what a client asked for to a plan of chunks. Every problem is named at once, by the place in
+//! the request that it is about, up to a number that still helps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use crate::dataset::{Dataset, Exports};
 use crate::format::Format;
+
+/// How many problems are listed at most: a request may have millions.
+pub const MAX_PROBLEMS: usize = 1000;
 
 /// An export as a client asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,9 +107,20 @@ impl Params {
 }
 
 impl ExportRequest {
-    /// Checks the request and plans its chunks, or lists every problem.
+    /// Checks the request and plans its chunks, or lists its problems, the first [`MAX_PROBLEMS`].
     pub fn validate(&self, exports: &Exports) -> Result<ExportPlan, Vec<Problem>> {
-        let mut problems = Problems::default();
+        self.validate_beside(exports, MAX_PROBLEMS, &|_| false)
+    }
+
+    /// The same for a caller that has found problems of its own: those at places that `is_known` says
+    /// are not listed again, and the search ends with the problem number `most`.
+    pub fn validate_beside(
+        &self,
+        exports: &Exports,
+        most: usize,
+        is_known: &dyn Fn(&str) -> bool,
+    ) -> Result<ExportPlan, Vec<Problem>> {
+        let mut problems = Problems { found: Vec::new(), most, is_known };
         let dataset = self.find_dataset(exports, &mut problems);
         let format = self.find_format(&mut problems);
         let pairs = self.find_pairs(format.unwrap_or_default(), &mut problems);
@@ -115,7 +129,7 @@ impl ExportRequest {
             problems.add("/items", format!("asks for {count} files, but a job may have at most {most}"));
         }
         match (dataset, format) {
-            (Some(dataset), Some(format)) if problems.0.is_empty() => {
+            (Some(dataset), Some(format)) if problems.found.is_empty() => {
                 let queue = dataset.queue();
                 let chunks = pairs.into_iter().map(|(key, date)| NewChunk {
                     chunk_key: key::chunk_key(key, date),
@@ -126,11 +140,11 @@ impl ExportRequest {
                 let chunks = chunks.collect();
                 Ok(ExportPlan { dataset, format, force: self.output.force, chunks })
             }
-            _ => Err(problems.0),
+            _ => Err(problems.found),
         }
     }
 
-    fn find_dataset(&self, exports: &Exports, problems: &mut Problems) -> Option<Arc<Dataset>> {
+    fn find_dataset(&self, exports: &Exports, problems: &mut Problems<'_>) -> Option<Arc<Dataset>> {
         let found = match &self.dataset {
             Some(name) => exports.dataset(name),
             None => exports.default_dataset(),
@@ -149,7 +163,7 @@ impl ExportRequest {
         found.cloned()
     }
 
-    fn find_format(&self, problems: &mut Problems) -> Option<Format> {
+    fn find_format(&self, problems: &mut Problems<'_>) -> Option<Format> {
         let Some(name) = &self.output.format else { return Some(Format::default()) };
         let format = Format::parse(name);
         if format.is_none() {
@@ -160,13 +174,17 @@ impl ExportRequest {
         format
     }
 
-    /// All good (key, date) pairs, each once, in the order of the request.
-    fn find_pairs(&self, format: Format, problems: &mut Problems) -> Vec<(&str, NaiveDate)> {
+    /// All good (key, date) pairs, each once, in the order of the request; not all once there are
+    /// enough problems.
+    fn find_pairs(&self, format: Format, problems: &mut Problems<'_>) -> Vec<(&str, NaiveDate)> {
         if self.items.is_empty() {
             problems.add("/items", "must not be empty");
         }
         let (mut pairs, mut seen) = (Vec::new(), BTreeMap::<&str, BTreeSet<NaiveDate>>::new());
         for (i, item) in self.items.iter().enumerate() {
+            if problems.are_enough() {
+                return pairs;
+            }
             let key = item.key.trim();
             if let Err(problem) = check_key(key, format) {
                 problems.add(format!("/items/{i}/key"), problem);
@@ -176,6 +194,9 @@ impl ExportRequest {
             }
             let seen = seen.entry(key).or_default();
             for (j, text) in item.effective_dates.iter().enumerate() {
+                if problems.are_enough() {
+                    return pairs;
+                }
                 match parse_date(text) {
                     Ok(date) if seen.insert(date) => pairs.push((key, date)),
                     Ok(_) => {}
@@ -252,12 +273,22 @@ impl ExportPlan {
     }
 }
 
-#[derive(Default)]
-struct Problems(Vec<Problem>);
+struct Problems<'a> {
+    found: Vec<Problem>,
+    most: usize,
+    is_known: &'a dyn Fn(&str) -> bool,
+}
 
-impl Problems {
+impl Problems<'_> {
     fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
-        self.0.push(Problem { pointer: pointer.into(), message: message.into() });
+        let pointer = pointer.into();
+        if !self.are_enough() && !(self.is_known)(&pointer) {
+            self.found.push(Problem { pointer, message: message.into() });
+        }
+    }
+
+    fn are_enough(&self) -> bool {
+        self.found.len() >= self.most
     }
 }
 

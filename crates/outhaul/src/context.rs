@@ -1,17 +1,21 @@
 //! What a running chunk may know and do. Everything it writes goes through its lease.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, Upload};
 use outhaul_core::reuse::Reuse;
-use outhaul_core::store::{Store, StoreResult};
+use outhaul_core::store::{Store, StoreError, StoreResult};
 use outhaul_core::worker::{ClaimedChunk, Slot};
 use tokio::sync::watch;
 
 use crate::handler::Failed;
 use crate::lease::LocalLease;
+
+/// How long to wait for a database that is away, at first and at most.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Why a chunk must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub(crate) struct Pulse {
     /// Set when the handler starts, which may be a while after the claim.
     born: OnceLock<Instant>,
     last_micros: AtomicI64,
+    /// Waits under way that are not the source's; the stall clock stands still meanwhile.
+    waiting: AtomicU32,
     rows: AtomicI64,
     bytes: AtomicI64,
     publishing: AtomicBool,
@@ -57,6 +63,7 @@ impl Pulse {
             lease,
             born: OnceLock::new(),
             last_micros: AtomicI64::new(0),
+            waiting: AtomicU32::new(0),
             rows: AtomicI64::new(0),
             bytes: AtomicI64::new(0),
             publishing: AtomicBool::new(false),
@@ -73,8 +80,23 @@ impl Pulse {
         self.born.get().map_or(Duration::ZERO, Instant::elapsed)
     }
 
-    /// How long ago it last made progress.
+    /// It is alive now.
+    fn beat(&self) {
+        let age = i64::try_from(self.age().as_micros()).unwrap_or(i64::MAX);
+        self.last_micros.store(age, Ordering::Relaxed);
+    }
+
+    /// Stops the stall clock until the guard is dropped.
+    fn waiting(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        Waiting(self)
+    }
+
+    /// How long it has made no progress that it could have made.
     pub(crate) fn silent_for(&self) -> Duration {
+        if self.waiting.load(Ordering::Acquire) > 0 {
+            return Duration::ZERO;
+        }
         let last = Duration::from_micros(self.last_micros.load(Ordering::Relaxed).unsigned_abs());
         self.age().saturating_sub(last)
     }
@@ -87,6 +109,19 @@ impl Pulse {
     /// Rows and bytes so far.
     pub(crate) fn moved(&self) -> (i64, i64) {
         (self.rows.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// The handler waits for something that `stall_timeout` is not about; see [`ChunkContext::waiting`].
+#[derive(Debug)]
+#[must_use = "the stall clock goes on when it is dropped"]
+pub struct Waiting<'a>(&'a Pulse);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // In this order: whoever sees no wait any more sees the new start of the clock as well.
+        self.0.beat();
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -139,8 +174,13 @@ impl ChunkContext {
     pub fn progress(&self, rows: i64, bytes: i64) {
         self.pulse.rows.store(rows, Ordering::Relaxed);
         self.pulse.bytes.store(bytes, Ordering::Relaxed);
-        let age = i64::try_from(self.pulse.age().as_micros()).unwrap_or(i64::MAX);
-        self.pulse.last_micros.store(age, Ordering::Relaxed);
+        self.pulse.beat();
+    }
+
+    /// Stops the clock of `stall_timeout` while the handler waits for something else than its source:
+    /// memory, storage, others. It starts from zero when the guard is dropped; `timeout` goes on.
+    pub fn waiting(&self) -> Waiting<'_> {
+        self.pulse.waiting()
     }
 
     /// Finds a file to reuse, or becomes the one writer of the identity.
@@ -150,9 +190,12 @@ impl ChunkContext {
         definition: String,
         reuse: Reuse,
     ) -> Result<FileBegun, Failed> {
-        let begin = FileBegin { lease: self.chunk.lease, identity, definition, reuse };
-        let store = self.store.clone();
-        match unbroken(async move { store.file_begin(&begin).await }).await? {
+        let begin = Arc::new(FileBegin { lease: self.chunk.lease, identity, definition, reuse });
+        let ask = |store: Arc<dyn Store>| {
+            let begin = begin.clone();
+            async move { store.file_begin(&begin).await }
+        };
+        match self.ask(ask).await? {
             FileBegun::LeaseLost => Err(Failed::Stopped),
             begun => Ok(begun),
         }
@@ -160,18 +203,20 @@ impl ChunkContext {
 
     /// Records a multipart upload before its first part is sent.
     pub async fn record_upload(&self, identity: &FileIdentity, upload: &Upload) -> Result<(), Failed> {
-        let (store, lease) = (self.store.clone(), self.chunk.lease);
-        let (identity, upload) = (identity.clone(), upload.clone());
-        let recorded = unbroken(async move { store.file_upload(lease, &identity, &upload).await }).await?;
-        if recorded { Ok(()) } else { Err(Failed::Stopped) }
+        let (lease, given) = (self.chunk.lease, Arc::new((identity.clone(), upload.clone())));
+        let ask = |store: Arc<dyn Store>| {
+            let given = given.clone();
+            async move { store.file_upload(lease, &given.0, &given.1).await }
+        };
+        if self.ask(ask).await? { Ok(()) } else { Err(Failed::Stopped) }
     }
 
     /// Proves the lease right before publishing. From an `Ok` on, a cancellation comes too late.
     pub async fn may_publish(&self) -> Result<(), Failed> {
         // Set first: a cancellation noticed from here on waits for the store's answer.
         self.pulse.publishing.store(true, Ordering::Release);
-        let (store, lease) = (self.store.clone(), self.chunk.lease);
-        let answer = unbroken(async move { store.chunk_may_publish(lease).await }).await;
+        let lease = self.chunk.lease;
+        let answer = self.ask(|store| async move { store.chunk_may_publish(lease).await }).await;
         let refusal = match answer {
             Ok(true) if self.should_stop() != Some(Stop::LeaseLost) => return Ok(()),
             Ok(_) => Failed::Stopped,
@@ -180,15 +225,58 @@ impl ChunkContext {
         self.pulse.publishing.store(false, Ordering::Release);
         Err(refusal)
     }
+
+    /// Asks the store until it answers: a database that is away for a while costs no attempt, as long as
+    /// the lease lives. Each call runs to its end even if the handler is dropped meanwhile, for one that is
+    /// cut off half-way can leave a transaction open in the pool.
+    async fn ask<T, F>(&self, call: impl Fn(Arc<dyn Store>) -> F) -> Result<T, Failed>
+    where
+        T: Send + 'static,
+        F: Future<Output = StoreResult<T>> + Send + 'static,
+    {
+        let _waiting = self.waiting();
+        let mut wait = FIRST_WAIT;
+        loop {
+            match tokio::spawn(call(self.store.clone())).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(StoreError::Unavailable(_))) => {}
+                Ok(Err(error)) => return Err(Failed::Retryable(error.to_string())),
+                Err(_) => return Err(Failed::Retryable("a database call broke off".to_owned())),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
+                _ = self.stopped() => return Err(Failed::Stopped),
+            }
+        }
+    }
 }
 
-/// Runs a store call to its end even if the handler is dropped meanwhile: a call that is cut off
-/// half-way can leave a transaction open in the pool.
-async fn unbroken<T: Send + 'static>(
-    call: impl Future<Output = StoreResult<T>> + Send + 'static,
-) -> Result<T, Failed> {
-    match tokio::spawn(call).await {
-        Ok(answer) => answer.map_err(|error| Failed::Retryable(error.to_string())),
-        Err(_) => Err(Failed::Retryable("a database call broke off".to_owned())),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stall_clock_stands_still_while_waiting_and_then_starts_again() {
+        let pulse = Pulse::new(LocalLease::new(Instant::now(), Duration::from_secs(3600)));
+        pulse.start();
+        let until = |age: Duration| while pulse.age() <= age {};
+        until(Duration::from_millis(1));
+        assert!(pulse.silent_for() >= Duration::from_millis(1), "silent since the start");
+
+        let (outer, inner) = (pulse.waiting(), pulse.waiting());
+        until(Duration::from_millis(2));
+        assert_eq!(pulse.silent_for(), Duration::ZERO);
+        drop(inner);
+        until(Duration::from_millis(3));
+        assert_eq!(pulse.silent_for(), Duration::ZERO, "the outer one still waits");
+        let before = pulse.age();
+        drop(outer);
+        let silent = pulse.silent_for();
+        // The clock counts whole microseconds.
+        assert!(silent <= pulse.age() - before + Duration::from_micros(1), "{silent:?}");
+        let now = pulse.age();
+        until(now + Duration::from_millis(1));
+        assert!(pulse.silent_for() >= Duration::from_millis(1), "it runs again");
+        assert!(pulse.age() >= Duration::from_millis(4), "the chunk's own age was never stopped");
     }
 }

@@ -105,6 +105,13 @@ impl Keeper {
             if chunk.is_recording() {
                 continue;
             }
+            // Without its slot it would run beside whoever takes the slot next: it goes back, uncounted.
+            if chunk.slot.is_some_and(|slot| !self.owned.slots.is_held(slot, chunk.lease()))
+                && chunk.tell(Stop::Shutdown)
+            {
+                let (job_id, chunk_key) = (&chunk.chunk.job_id, &chunk.chunk.chunk_key);
+                warn!(%job_id, %chunk_key, "budget slot lost: job {job_id} {chunk_key} is given back");
+            }
             let dataset = chunk.chunk.dataset.as_deref();
             if handler.timeout(dataset).is_some_and(|limit| chunk.pulse.age() > limit) {
                 chunk.tell(Stop::TimedOut);

@@ -125,7 +125,7 @@ impl Owned {
     pub(crate) fn ended(&self, chunk: &OwnedChunk) {
         chunk.recording.store(true, Ordering::Release);
         if let Some(slot) = chunk.slot {
-            self.slots.unassign(slot);
+            self.slots.unassign(slot, chunk.lease());
         }
         self.freed.send_modify(|count| *count += 1);
     }

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use outhaul_core::id::QueueId;
+use outhaul_core::id::{Lease, QueueId};
 use outhaul_core::worker::Slot;
 
 use crate::lease::LocalLease;
@@ -12,8 +12,25 @@ use crate::lease::LocalLease;
 struct Held {
     slot: Slot,
     lease: LocalLease,
-    /// `None` while a chunk runs under it.
-    free_since: Option<Instant>,
+    use_of_it: Use,
+}
+
+/// What a slot is doing.
+#[derive(Clone, Copy, PartialEq)]
+enum Use {
+    /// Nothing, since then.
+    FreeSince(Instant),
+    /// This chunk runs under it.
+    By(Lease),
+}
+
+impl Held {
+    fn free_since(&self) -> Option<Instant> {
+        match self.use_of_it {
+            Use::FreeSince(since) => Some(since),
+            Use::By(_) => None,
+        }
+    }
 }
 
 /// All slots of this process.
@@ -33,7 +50,7 @@ impl Slots {
         let mut held = self.lock();
         for &slot in slots {
             held.retain(|other| other.slot != slot);
-            held.push(Held { slot, lease: LocalLease::new(asked, span), free_since: Some(asked) });
+            held.push(Held { slot, lease: LocalLease::new(asked, span), use_of_it: Use::FreeSince(asked) });
         }
     }
 
@@ -42,31 +59,41 @@ impl Slots {
         let mut held = self.lock();
         held.retain(|held| !held.lease.is_over());
         let of_queue = held.iter().filter(|held| held.slot.queue == queue);
-        of_queue.fold((0, 0), |(all, free), held| (all + 1, free + u32::from(held.free_since.is_some())))
+        of_queue.fold((0, 0), |(all, free), held| (all + 1, free + u32::from(held.free_since().is_some())))
     }
 
     /// Gives a free slot to a chunk: the one used last, so that surplus ones grow idle and are given back.
-    pub(crate) fn assign(&self, queue: QueueId) -> Option<Slot> {
+    pub(crate) fn assign(&self, queue: QueueId, chunk: Lease) -> Option<Slot> {
         let mut held = self.lock();
         held.retain(|held| !held.lease.is_over());
-        let free = held.iter_mut().filter(|held| held.slot.queue == queue && held.free_since.is_some());
-        let held = free.max_by_key(|held| held.free_since)?;
-        held.free_since = None;
+        let free = held.iter_mut().filter(|held| held.slot.queue == queue && held.free_since().is_some());
+        let held = free.max_by_key(|held| held.free_since())?;
+        held.use_of_it = Use::By(chunk);
         Some(held.slot)
     }
 
-    /// The chunk that ran under the slot has ended.
-    pub(crate) fn unassign(&self, slot: Slot) {
-        if let Some(held) = self.lock().iter_mut().find(|held| held.slot == slot) {
-            held.free_since = Some(Instant::now());
+    /// The chunk that ran under the slot has ended. Nothing happens if the slot was lost meanwhile, or
+    /// lost and taken again for another chunk.
+    pub(crate) fn unassign(&self, slot: Slot, chunk: Lease) {
+        let mut all = self.lock();
+        if let Some(held) = all.iter_mut().find(|held| held.slot == slot && held.use_of_it == Use::By(chunk))
+        {
+            held.use_of_it = Use::FreeSince(Instant::now());
         }
+    }
+
+    /// Whether the chunk still has the slot it was started under.
+    pub(crate) fn is_held(&self, slot: Slot, chunk: Lease) -> bool {
+        let held =
+            |held: &Held| held.slot == slot && held.use_of_it == Use::By(chunk) && !held.lease.is_over();
+        self.lock().iter().any(held)
     }
 
     /// Forgets and returns the slots that were free for at least `idle`.
     pub(crate) fn drain_idle(&self, idle: Duration) -> Vec<Slot> {
         let mut drained = Vec::new();
         self.lock().retain(|held| {
-            let keep = held.free_since.is_none_or(|since| since.elapsed() < idle);
+            let keep = held.free_since().is_none_or(|since| since.elapsed() < idle);
             if !keep {
                 drained.push(held.slot);
             }

@@ -151,7 +151,11 @@ impl Worker {
             .increment(1);
             let given_back = alone.is_some_and(|alone| alone != place);
             let budgeted = self.queues.iter().any(|queue| queue.id == chunk.queue && queue.budget.is_some());
-            let slot = if budgeted && !given_back { self.owned.slots.assign(chunk.queue) } else { None };
+            let slot = if budgeted && !given_back {
+                self.owned.slots.assign(chunk.queue, chunk.lease)
+            } else {
+                None
+            };
             let handler = self.registry.get(&chunk.job_type).cloned();
             let lease = LocalLease::new(asked, self.settings.lease);
             let owned = OwnedChunk::new(chunk, handler, slot, lease);

@@ -1,6 +1,8 @@
-//! Answering connections. Like `axum::serve`, but a client that sends its headers a byte at a time is
-//! hung up on, and one that keeps an idle connection does not hold up a stop.
+//! Answering connections. Like `axum::serve`, but a client that sends nothing, or its headers a byte at
+//! a time, is hung up on; there is room for so many connections and no more; and one that is idle does
+//! not hold up a stop.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -8,24 +10,52 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long a client may take to send the headers of a request.
-const HEADERS: Duration = Duration::from_secs(15);
 /// How long to wait after a connection could not be accepted: most likely there are too many.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
 
+/// What clients may take of a server before they have asked for anything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// How long a client may take to send the headers of a request: the first from when it connected,
+    /// the next from the answer before.
+    pub(crate) headers: Duration,
+    /// How many connections may be open; further ones wait until one is closed.
+    pub(crate) connections: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { headers: Duration::from_secs(15), connections: 4096 }
+    }
+}
+
 /// Answers until told to stop, then lets open requests end.
-pub(crate) async fn answer(listener: TcpListener, router: Router, stop: CancellationToken) {
+pub(crate) async fn answer(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
     let connections = TaskTracker::new();
+    let room = Arc::new(Semaphore::new(bounds.connections));
+    let accept = async || {
+        // The semaphore is never closed; without a permit nothing could be accepted anyway.
+        let place = Arc::clone(&room).acquire_owned().await.map_err(std::io::Error::other)?;
+        let (stream, _) = listener.accept().await?;
+        std::io::Result::Ok((stream, place))
+    };
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept() => accepted,
             () = stop.cancelled() => break,
         };
         match accepted {
-            Ok((stream, _)) => drop(connections.spawn(talk(stream, router.clone(), stop.clone()))),
+            Ok((stream, place)) => {
+                let talk = talk(stream, router.clone(), bounds, stop.clone());
+                connections.spawn(async move {
+                    talk.await;
+                    drop(place);
+                });
+            }
             Err(error) => {
                 tracing::warn!(%error, "serve.accept_failed");
                 tokio::time::sleep(AFTER_REFUSAL).await;
@@ -37,12 +67,13 @@ pub(crate) async fn answer(listener: TcpListener, router: Router, stop: Cancella
     connections.wait().await;
 }
 
-async fn talk(stream: TcpStream, router: Router, stop: CancellationToken) {
+async fn talk(stream: TcpStream, router: Router, bounds: Bounds, stop: CancellationToken) {
     // Only a matter of speed: answers are small.
     let _ = stream.set_nodelay(true);
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-    builder.http2().timer(TokioTimer::new());
+    // HTTP/1 alone: to find out which version a client speaks takes a first byte, and the wait for
+    // that byte has no limit.
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(bounds.headers);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
@@ -54,5 +85,83 @@ async fn talk(stream: TcpStream, router: Router, stop: CancellationToken) {
     };
     if let Err(error) = ended {
         tracing::debug!(error, "serve.connection_ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use std::net::SocketAddr;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    struct Server {
+        addr: SocketAddr,
+        stop: CancellationToken,
+        task: tokio::task::JoinHandle<()>,
+    }
+
+    impl Server {
+        async fn start(headers: Duration, connections: usize) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let addr = listener.local_addr().unwrap();
+            let stop = CancellationToken::new();
+            let router = Router::new().route("/", get(async || "hello"));
+            let bounds = Bounds { headers, connections };
+            Self { addr, task: tokio::spawn(answer(listener, router, bounds, stop.clone())), stop }
+        }
+
+        async fn send(&self, bytes: &[u8]) -> TcpStream {
+            let mut stream = TcpStream::connect(self.addr).await.unwrap();
+            stream.write_all(bytes).await.unwrap();
+            stream
+        }
+
+        async fn stop(self) {
+            self.stop.cancel();
+            self.task.await.unwrap();
+        }
+    }
+
+    async fn read_answer(stream: &mut TcpStream) {
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"hello") {
+            assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0, "the answer came whole");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_does_not_ask_is_hung_up_on() {
+        let server = Server::start(Duration::from_millis(50), 10).await;
+        for sent in [&b""[..], b"G", b"PRI * HTTP/2.0\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n", ASK] {
+            let mut stream = server.send(sent).await;
+            // The end of the stream, or a reset where something of ours was left unread.
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        }
+        server.stop().await;
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_waits_for_it() {
+        let server = Server::start(Duration::from_secs(600), 1).await;
+        let mut first = server.send(ASK).await;
+        read_answer(&mut first).await;
+        let mut second = server.send(ASK).await;
+        drop(first);
+        read_answer(&mut second).await;
+        server.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_silent_client_does_not_hold_up_a_stop() {
+        let server = Server::start(Duration::from_secs(600), 1).await;
+        let mut idle = server.send(ASK).await;
+        read_answer(&mut idle).await;
+        // There is no room for this one.
+        let waiting = server.send(b"").await;
+        server.stop().await;
+        drop((idle, waiting));
     }
 }

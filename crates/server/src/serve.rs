@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, AppState};
 use crate::config::Config;
-use crate::listen;
+use crate::listen::{self, Bounds};
 use crate::metrics;
 use crate::roles::Roles;
 
@@ -183,7 +183,12 @@ pub async fn start(config: Config, roles: Roles) -> Result<Running, StartErrors>
         };
         let addr = listener.local_addr().map_err(|error| StartError::Listen(config.listen, error))?;
         running.addr = Some(addr);
-        running.tasks.push(tokio::spawn(listen::answer(listener, api::router(state), running.stop.clone())));
+        running.tasks.push(tokio::spawn(listen::answer(
+            listener,
+            api::router(state),
+            Bounds::default(),
+            running.stop.clone(),
+        )));
         tracing::info!(%addr, "serve.listening on http://{addr}");
     }
     Ok(running)

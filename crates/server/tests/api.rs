@@ -132,7 +132,7 @@ async fn a_job_is_sent_again_only_when_it_changed() {
     let first = server.get(&path).await;
     assert_eq!((first.status().as_u16(), header(&first, "retry-after")), (200, "1"));
     let tag = header(&first, "etag").to_owned();
-    assert!(tag.starts_with('"'), "strong: {tag}");
+    assert!(tag.starts_with("W/\""), "weak: {tag}");
     let again = server.ask(Method::GET, &path, &[("if-none-match", &tag)]).await;
     assert_eq!((again.status().as_u16(), header(&again, "etag")), (304, &*tag));
     assert!(again.bytes().await.unwrap().is_empty());
@@ -203,8 +203,13 @@ async fn a_replaced_file_is_gone_and_names_its_successor() {
     assert!(problem["detail"].as_str().unwrap().contains(newer), "{problem}");
 
     let (url, file) = server.file(&second).await;
-    std::fs::remove_file(server.folder.path().join("data/files").join(file["path"].as_str().unwrap()))
-        .unwrap();
+    let stored = server.folder.path().join("data/files").join(file["path"].as_str().unwrap());
+    std::fs::write(&stored, "damaged").unwrap();
+    let damaged = server.get(&url).await;
+    assert_eq!(damaged.status(), 409, "changed behind our back");
+    let problem: Value = damaged.json().await.unwrap();
+    assert!(problem["detail"].as_str().unwrap().contains("differs from what was recorded"), "{problem}");
+    std::fs::remove_file(&stored).unwrap();
     assert_eq!(server.get(&url).await.status(), 404, "deleted behind our back");
     server.stop().await;
 }
@@ -258,6 +263,15 @@ async fn operators_see_and_steer() {
         members,
         ["id", "host", "roles", "startedAt", "lastSeenAt", "concurrency", "running", "queues"]
     );
+
+    for list in ["/datasets", "/queues", "/workers"] {
+        let page = server.json(&format!("{list}?limit=1")).await;
+        assert_eq!((page["items"].as_array().unwrap().len(), &page["nextCursor"]), (1, &Value::Null));
+        for wrong in ["limit=0", "limit=201", "limit=x", "cursor=", "cursor=00", "nope=1"] {
+            let answer = server.get(&format!("{list}?{wrong}")).await;
+            assert_eq!(answer.status(), 400, "{list}?{wrong}");
+        }
+    }
 
     assert_eq!(server.json("/healthz").await, json!({"status": "ok"}));
     assert_eq!(server.json("/readyz").await, json!({"status": "ok"}));

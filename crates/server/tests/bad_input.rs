@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use common::sql::{POSITIONS, warehouse};
 use common::{BRISK, Client, Kind, Process, Stack};
@@ -12,9 +13,11 @@ use serde_json::{Value, json};
 on_both!(
     every_problem_is_named_at_once,
     bodies_that_are_not_json_or_too_much,
+    more_problems_than_can_be_listed,
     strange_keys_are_files_of_their_own,
     lists_and_paths_refuse_what_they_do_not_know,
     idempotency_keys_have_a_form,
+    a_file_that_was_changed_is_corrupt_and_one_that_was_removed_is_missing,
 );
 
 async fn start(kind: Kind, sections: &str) -> (Stack, Process, Client) {
@@ -177,6 +180,21 @@ async fn bodies_that_are_not_json_or_too_much(kind: Kind) {
         Err(error) => assert!(error.is_request() || error.is_body(), "{error}"),
     }
     assert_eq!(stack.recorded("select count(*) from job").await, [[0]]);
+    assert_eq!(client.get("/healthz").await.expect("the API answers").0, 200);
+}
+
+async fn more_problems_than_can_be_listed(kind: Kind) {
+    let (_stack, _server, client) = start(kind, "[limits]\nmax_chunks_per_job = 100000\n\n").await;
+    let dates =
+        |date: Value, count| json!({ "items": [{ "key": "A", "effectiveDates": vec![date; count] }] });
+    for body in [dates(json!(0), 200_000), dates(json!("x"), 200_000), json!({ "items": vec![0; 200_000] })] {
+        let (status, answer) = client.post("/jobs", &body).await.expect("the API answers");
+        assert_eq!((status, answer["errors"].as_array().map(Vec::len)), (400, Some(1000)));
+        let detail = answer["detail"].as_str().expect("a sentence");
+        assert_eq!(detail, "the request has more than 1000 problems; 1000 are listed");
+    }
+    // Ten times more dates than files is more than anybody means.
+    assert_eq!(pointers(&client, &dates(json!(0), 1_000_001)).await, ["/items"]);
     assert_eq!(client.get("/healthz").await.expect("the API answers").0, 200);
 }
 
@@ -380,4 +398,31 @@ async fn idempotency_keys_have_a_form(kind: Kind) {
     assert_eq!(client.all("/jobs").await.len(), 0);
     both["idempotencyKey"] = json!("x".repeat(255));
     client.complete(&both).await;
+}
+
+async fn a_file_that_was_changed_is_corrupt_and_one_that_was_removed_is_missing(kind: Kind) {
+    let (stack, server, client) = start(kind, "").await;
+    let job = client.complete(&json!({ "items": [item("ABC", "20250215")] })).await;
+    let id = job["jobId"].as_str().expect("an id");
+    let file = client.files(id).await.remove(0);
+    let (path, url) = (file["path"].as_str().expect("a path"), file["url"].as_str().expect("a URL"));
+    let verified = || {
+        let verify = ["verify", id, "--json", "--server", &server.base];
+        let done = Command::new(env!("CARGO_BIN_EXE_outhaul")).args(verify).output().expect("run it");
+        let report: Value = serde_json::from_slice(&done.stdout).expect("a report");
+        (done.status.code(), report["files"][0]["state"].as_str().expect("a state").to_owned())
+    };
+    assert_eq!(verified(), (Some(0), "ok".to_owned()));
+    match kind {
+        // With nothing in it.
+        Kind::PostgresS3 => drop(common::s3::call("PUT", &format!("/{path}"))),
+        _ => std::fs::write(stack.files().join(path), "").expect("it is there"),
+    }
+    let (status, answer) = client.get(url).await.expect("the API answers");
+    assert_eq!(status, 409, "{answer}");
+    assert_eq!(verified(), (Some(1), "corrupt".to_owned()));
+    stack.remove(path);
+    let (status, answer) = client.get(url).await.expect("the API answers");
+    assert_eq!(status, 404, "{answer}");
+    assert_eq!(verified(), (Some(1), "missing".to_owned()));
 }

@@ -163,3 +163,19 @@ fn params_read_back_and_unknown_formats_do_not() {
     assert_eq!(Params::from_json(&json!({})), Some(Params { format: Format::Csv, force: false }));
     assert_eq!(Params::from_json(&json!({ "format": "PARQUET" })), None);
 }
+
+#[test]
+fn the_search_for_problems_ends_when_there_are_enough() {
+    let bad = vec!["x"; 200_000];
+    let found = pointers(&request(&[("A", &bad), ("", &bad)]));
+    assert_eq!(found.len(), MAX_PROBLEMS);
+    assert_eq!(found[999], "/items/0/effectiveDates/999");
+}
+
+#[test]
+fn known_problems_are_not_listed_and_do_not_count() {
+    let request = request(&[("", &["x", "y"]), ("", &["z"])]);
+    let found = request.validate_beside(&exports(), 2, &|place| place.starts_with("/items/0")).unwrap_err();
+    let pointers: Vec<&str> = found.iter().map(|problem| problem.pointer.as_str()).collect();
+    assert_eq!(pointers, ["/items/1/key", "/items/1/effectiveDates/0"]);
+}

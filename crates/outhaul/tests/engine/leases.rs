@@ -86,3 +86,23 @@ async fn the_reaper_gives_up_at_the_last_attempt_and_cancels_what_was_cancelled(
         .await;
     engine.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_away_for_a_moment_costs_no_attempt() {
+    let (store, handler) = (Fake::new(LEASE), TestHandler::new());
+    store.add("TEST", "publish");
+    let mut left = 3;
+    store.fail(move |verb, _| {
+        let away = verb == "chunk_may_publish" && left > 0;
+        left -= i32::from(away);
+        away.then(crate::fake::unavailable)
+    });
+    let engine = start(store.clone(), &handler, settings(1, LEASE)).await;
+    handler.until("it was allowed to publish", |seen| {
+        seen.started.lock().unwrap().contains(&"publishing".to_owned())
+    })
+    .await;
+    assert_eq!(store.rows().row("publish").chunk.attempt, 1);
+    assert_eq!(store.rows().writes, [], "no failure was recorded");
+    engine.stop().await;
+}

@@ -67,6 +67,22 @@ async fn a_slot_that_was_lost_starts_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chunk_whose_slot_was_lost_is_given_back_uncounted() {
+    let store = Fake::new(LEASE);
+    let handler = TestHandler { budget: Some(1), ..TestHandler::new() };
+    store.add("TEST", "wait");
+    let mut settings = settings(8, LEASE);
+    settings.worker.heartbeat = Duration::from_millis(20);
+    let engine = start(store.clone(), &handler, settings).await;
+    handler.until("it runs", |seen| seen.started.lock().unwrap().len() == 1).await;
+    // Another process took the slot, and will run a chunk under it.
+    store.edit(|rows| rows.slots.values_mut().for_each(|holder| *holder = 99));
+    store.until("it is given back", |rows| rows.state("wait") == ChunkState::Queued).await;
+    assert_eq!(store.rows().row("wait").chunk.attempt, 0);
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_poison_chunk_runs_alone() {
     let (store, handler) = (Fake::new(LEASE), TestHandler::new());
     store.add("TEST", "gate");

@@ -8,10 +8,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::AppState;
-use super::page::PageView;
+use super::page::{Cursors, PageView};
 use super::problem::Problem;
 use super::problem::described::BadRequest;
-use super::query::NoQuery;
+use super::query::Query;
 
 /// A named query that exports can use.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
@@ -48,12 +48,20 @@ impl DatasetView {
 /// Lists the datasets.
 #[utoipa::path(
     get, path = "/datasets", tag = "operations", operation_id = "listDatasets",
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "Items per page; 50 unless said"),
+        ("cursor" = Option<String>, Query, pattern = "^[0-9a-f]{16,}$", description = "`nextCursor` of the page before"),
+    ),
     responses((status = 200, description = "The datasets by name", body = PageView<DatasetView>), BadRequest)
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
-    _: NoQuery,
+    mut query: Query,
 ) -> Result<Json<PageView<DatasetView>>, Problem> {
+    let cursors = Cursors::new(state.store.installation(), "datasets", "");
+    let wanted = cursors.take(&mut query);
+    query.finish()?;
     let shown = |dataset: &Dataset| DatasetView::new(dataset, state.storage.display_url(&dataset.base_path));
-    Ok(Json(PageView::whole(state.exports.datasets().map(|dataset| shown(dataset)).collect())))
+    let all = state.exports.datasets().map(|dataset| shown(dataset)).collect();
+    Ok(Json(cursors.cut(all, |one: &DatasetView| &one.name, wanted)))
 }

@@ -1,5 +1,8 @@
 //! The `items` shape of a submission: from JSON to the request that `outhaul_export` judges. Only
-//! types and unknown members are judged here; both kinds of problems are reported together.
+//! types and unknown members are judged here; both kinds of problems are reported together. A body may
+//! hold a million mistakes: the search ends when there are enough of them.
+
+use std::collections::HashSet;
 
 use outhaul_core::clock;
 use outhaul_export::request::{ExportPlan, ExportRequest, Item, Output};
@@ -7,11 +10,17 @@ use serde_json::{Map, Value};
 
 use super::AppState;
 use super::json::{child, kind};
-use super::problem::{FieldError, Problem};
+use super::problem::{ENOUGH_ERRORS, FieldError, Problem};
 use super::submit_view::PlanView;
 
 /// The members of a submission that are read here.
 pub(super) const MEMBERS: [&str; 3] = ["dataset", "items", "output"];
+
+/// Equal dates are merged, so a request may list more dates than a job may have files; one that lists
+/// this many times more is not worth reading.
+const FAR_MORE: usize = 10;
+/// However small a job must be, this many dates are read.
+const ALWAYS_READ: usize = 10_000;
 
 /// Plans the export that a body asks for; what is wrong is added to `errors`.
 pub(super) fn plan(
@@ -19,25 +28,48 @@ pub(super) fn plan(
     body: &Map<String, Value>,
     errors: &mut Vec<FieldError>,
 ) -> Option<ExportPlan> {
+    let (listed, most) = (dates_listed(body), exports.max_chunks_per_job);
+    if listed > most.saturating_mul(FAR_MORE).max(ALWAYS_READ) {
+        let message = format!(
+            "lists {listed} dates, but a job may have at most {most} files; nothing else of it was looked at"
+        );
+        errors.push(FieldError::new("/items", message));
+        return None;
+    }
     let mut reader = Reader { errors: Vec::new() };
     let request = reader.request(body);
-    let judged = request.validate(exports);
+    if reader.has_enough() {
+        errors.extend(reader.errors);
+        return None;
+    }
     // What has the wrong type was replaced by nothing, and must not be blamed for that as well.
-    let wrong_type = |pointer: &str| {
-        reader.errors.iter().any(|error| {
-            pointer.strip_prefix(&error.pointer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let wrong: HashSet<&str> = reader.errors.iter().map(|error| error.pointer.as_str()).collect();
+    let is_known = |pointer: &str| {
+        // Its parents, not every other problem: the cost must not grow with their product.
+        std::iter::successors(Some(pointer), |place| {
+            let end = place.rfind('/')?;
+            pointer.get(..end)
         })
+        .any(|place| wrong.contains(place))
     };
+    let judged = request.validate_beside(exports, ENOUGH_ERRORS, &is_known);
     let plan = match judged {
-        Ok(plan) => Some(plan),
+        Ok(plan) => Some(plan).filter(|_| reader.errors.is_empty()),
         Err(problems) => {
-            let problems = problems.into_iter().filter(|problem| !wrong_type(&problem.pointer));
-            errors.extend(problems.map(|problem| FieldError::new(problem.pointer, problem.message)));
+            errors.extend(
+                problems.into_iter().map(|problem| FieldError::new(problem.pointer, problem.message)),
+            );
             None
         }
     };
     errors.extend(reader.errors);
     plan
+}
+
+/// How many dates a body lists, good or not.
+fn dates_listed(body: &Map<String, Value>) -> usize {
+    let items = body.get("items").and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(|item| item.get("effectiveDates")?.as_array()).map(Vec::len).sum()
 }
 
 /// Answers `dryRun` from the recorded files.
@@ -54,20 +86,22 @@ struct Reader {
 
 impl Reader {
     fn wrong(&mut self, pointer: &str, message: impl Into<String>) {
-        self.errors.push(FieldError::new(pointer, message));
+        if !self.has_enough() {
+            self.errors.push(FieldError::new(pointer, message));
+        }
+    }
+
+    /// Whether to look no further: the answer would not say more.
+    fn has_enough(&self) -> bool {
+        self.errors.len() >= ENOUGH_ERRORS
     }
 
     fn request(&mut self, body: &Map<String, Value>) -> ExportRequest {
+        let dataset = body.get("dataset").map(|value| self.text("/dataset", value));
+        let output = body.get("output").map_or_else(Output::default, |output| self.output(output));
         let items = self.list("/items", body.get("items"));
-        ExportRequest {
-            dataset: body.get("dataset").map(|value| self.text("/dataset", value)),
-            items: items
-                .iter()
-                .enumerate()
-                .map(|(i, item)| self.item(&format!("/items/{i}"), item))
-                .collect(),
-            output: body.get("output").map_or_else(Output::default, |output| self.output(output)),
-        }
+        let items = self.each("/items", items, Self::item);
+        ExportRequest { dataset, items, output }
     }
 
     fn item(&mut self, pointer: &str, item: &Value) -> Item {
@@ -84,8 +118,24 @@ impl Reader {
         };
         let dates_at = child(pointer, "effectiveDates");
         let dates = self.list(&dates_at, members.get("effectiveDates"));
-        let dates = dates.iter().enumerate().map(|(i, date)| self.text(&format!("{dates_at}/{i}"), date));
-        Item { key, effective_dates: dates.collect() }
+        Item { key, effective_dates: self.each(&dates_at, dates, Self::text) }
+    }
+
+    /// Reads the elements of a list, until there are enough problems.
+    fn each<T>(
+        &mut self,
+        pointer: &str,
+        items: &[Value],
+        read: impl Fn(&mut Self, &str, &Value) -> T,
+    ) -> Vec<T> {
+        let mut found = Vec::new();
+        for (i, item) in items.iter().enumerate() {
+            if self.has_enough() {
+                break;
+            }
+            found.push(read(self, &format!("{pointer}/{i}"), item));
+        }
+        found
     }
 
     fn output(&mut self, output: &Value) -> Output {
@@ -112,7 +162,8 @@ impl Reader {
             self.wrong(pointer, format!("must be an object, not {}", kind(value)));
             return None;
         };
-        for name in members.keys().filter(|name| !known.contains(&name.as_str())) {
+        let unknown = members.keys().filter(|name| !known.contains(&name.as_str()));
+        for name in unknown.take(ENOUGH_ERRORS) {
             self.wrong(&child(pointer, name), "there is no such field");
         }
         Some(members)
@@ -140,8 +191,9 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::exports;
+    use super::super::tests::{exports, exports_of};
     use super::*;
+    use crate::api::problem::MAX_ERRORS;
     use serde_json::json;
 
     fn pointers(body: Value) -> Vec<String> {
@@ -187,6 +239,51 @@ mod tests {
                 "/output/mode",
             ]
         );
+    }
+
+    /// What the answer to a body with far too many problems lists.
+    fn listed(most: usize, body: Value) -> Vec<String> {
+        let mut errors = Vec::new();
+        assert!(plan(&exports_of(most), body.as_object().unwrap(), &mut errors).is_none());
+        assert!(errors.len() <= 2 * ENOUGH_ERRORS, "{}", errors.len());
+        let problem = Problem::invalid(errors);
+        assert!(format!("{problem:?}").contains("more than 1000 problems"));
+        assert_eq!(problem.errors().len(), MAX_ERRORS);
+        problem.errors().iter().map(|error| error.pointer.clone()).collect()
+    }
+
+    #[test]
+    fn the_search_for_problems_ends_when_there_are_enough() {
+        const MANY: usize = 200_000;
+        let dates = |date: Value| json!({"items": [{"key": "A", "effectiveDates": vec![date; MANY]}]});
+        for bad in [json!(0), json!(null), json!([]), json!("x"), json!("20250230")] {
+            let pointers = listed(MANY, dates(bad));
+            assert_eq!(pointers[999], "/items/0/effectiveDates/999");
+        }
+        let items = |item: Value| json!({ "items": vec![item; MANY] });
+        assert_eq!(listed(10, items(json!(0)))[999], "/items/999");
+        listed(10, items(json!({"key": "", "effectiveDates": []})));
+        listed(MANY, items(json!({"key": "A", "effectiveDates": [""], "x": 1})));
+        let members: Map<String, Value> = (0..MANY).map(|i| (i.to_string(), json!(1))).collect();
+        listed(10, json!({"items": [members]}));
+    }
+
+    #[test]
+    fn known_problems_do_not_hide_others_behind_the_bound() {
+        // Each of these items is wrong as a whole, which the validator sees as two problems.
+        let mut items = vec![json!(0); MAX_ERRORS - 1];
+        items.push(json!({"key": "", "effectiveDates": ["20250215"]}));
+        let found = pointers(json!({ "items": items }));
+        assert_eq!(found.len(), MAX_ERRORS);
+        assert_eq!(found[0], "/items/999/key");
+    }
+
+    #[test]
+    fn far_too_many_dates_are_refused_unread() {
+        let body = json!({"items": [{"key": "A", "effectiveDates": vec![json!(0); 200_000]}], "dataset": 1});
+        assert_eq!(pointers(body), ["/items"]);
+        let equal = json!({"items": [{"key": "A", "effectiveDates": vec![json!("20250215"); 10_000]}]});
+        assert_eq!(pointers(equal), [""; 0], "equal dates are one file");
     }
 
     #[test]

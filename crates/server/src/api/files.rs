@@ -142,6 +142,7 @@ pub(super) async fn list(
         )),
         (status = 304, description = "The client has it already"),
         (status = 307, description = "The file, at a link that works for minutes", headers(("Location" = String, description = "The link"))),
+        (status = 409, description = "What the storage holds differs from what was recorded", body = ProblemBody, content_type = "application/problem+json"),
         (status = 410, description = "Another job has replaced the file; `detail` names it", body = ProblemBody, content_type = "application/problem+json"),
         (status = 416, description = "The file has no such bytes", body = ProblemBody, content_type = "application/problem+json"),
         BadRequest, NotFound,
@@ -166,7 +167,15 @@ pub(super) async fn get(
 }
 
 fn vanished() -> Problem {
-    Problem::not_found("the storage no longer holds this file as it was recorded")
+    Problem::not_found("the storage no longer holds this file")
+}
+
+/// Not the same as gone: somebody has to know that a file was damaged or replaced behind our back.
+fn differs() -> Problem {
+    Problem::conflict(
+        "the stored object differs from what was recorded for this file; \
+         submit it again with `force` to have it made anew",
+    )
 }
 
 fn storage_problem(error: StorageError) -> Problem {
@@ -201,7 +210,9 @@ async fn redirect(
         job_id,
     };
     if !state.storage.is_there(&record).await.map_err(storage_problem)? {
-        return Err(vanished());
+        // Only the look is needed: nothing is read until the bytes are asked for.
+        drop(state.storage.read(&record.path, None).await.map_err(storage_problem)?);
+        return Err(differs());
     }
     let location = HeaderValue::from_str(link).map_err(|_| Problem::internal())?;
     // The link is a key to the file: nobody may keep it or pass it on.
@@ -232,8 +243,8 @@ async fn send(state: &AppState, row: &ManifestRow, headers: &HeaderMap) -> Resul
     };
     let (stored, bytes) = state.storage.read(&file.path, range.clone()).await.map_err(storage_problem)?;
     // A writer replaces the file before it records that it did.
-    if stored.size != size {
-        return Err(vanished());
+    if !stored.is(size, file.etag.as_deref()) {
+        return Err(differs());
     }
     let mut response = (status, Body::from_stream(bytes)).into_response();
     let answer = response.headers_mut();

@@ -27,7 +27,7 @@ use super::query::{NoQuery, Query};
     ),
     responses(
         (status = 200, description = "The job, whatever its status", body = JobView, headers(
-            ("ETag" = String, description = "Changes with the job"),
+            ("ETag" = String, description = "Changes with the job; a weak tag, for `etaSeconds` does not count"),
             ("Retry-After" = Option<u32>, description = "While it is unfinished: seconds until another look is worth it"),
         )),
         (status = 304, description = "Nothing changed since the `ETag` that the client has"),
@@ -79,7 +79,7 @@ pub(super) async fn list(
     query.finish()?;
     if report.is_some() {
         // There are no reports yet, so no job is one of this report.
-        return Ok(Json(PageView::whole(Vec::new())));
+        return Ok(Json(PageView { items: Vec::new(), next_cursor: None }));
     }
     let filter = JobFilter { status, job_type, dataset, owner, created_after, created_before, before, limit };
     let page = state.store.jobs_list(&filter).await?;

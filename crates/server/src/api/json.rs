@@ -13,6 +13,11 @@ use serde_json::{Map, Value};
 
 use super::problem::{FieldError, Problem};
 
+/// The most repeated members that are listed.
+const MAX_TWICE: usize = 100;
+/// Once their pointers have more bytes than this, no further one is listed.
+const MAX_TWICE_BYTES: usize = 10_000;
+
 /// Reads a request's body as JSON.
 pub(super) async fn read(
     headers: &HeaderMap,
@@ -168,7 +173,8 @@ impl<'de> Visitor<'de> for Place<'_> {
             let place = Place { parent: Some(&self), step: Step::Key(&key), twice: self.twice };
             if members.contains_key(&key) {
                 // A body of nothing but repetitions must not become a larger answer.
-                if self.twice.borrow().len() >= 100 {
+                let said: usize = self.twice.borrow().iter().map(|error| error.pointer.len()).sum();
+                if self.twice.borrow().len() >= MAX_TWICE || said > MAX_TWICE_BYTES {
                     return Err(A::Error::custom("too many members are there more than once"));
                 }
                 self.twice.borrow_mut().push(FieldError::new(place.pointer(), "is there more than once"));
@@ -253,6 +259,8 @@ mod tests {
         assert_eq!(pointers, ["/a", "/items/1/x~1y"]);
         let many: String = (0..1000).map(|_| "\"a\":1,").collect();
         assert!(refused(&format!("{{{many}\"b\":1}}")).errors().len() <= 100);
+        let below_a_long_name = format!("{{\"{}\":{{\"a\":1,\"a\":1,\"a\":1}}}}", "x".repeat(100_000));
+        assert!(format!("{:?}", refused(&below_a_long_name)).len() < 1000);
     }
 
     #[tokio::test]

@@ -25,13 +25,6 @@ pub(super) struct PageView<T> {
     pub next_cursor: Option<String>,
 }
 
-impl<T> PageView<T> {
-    /// A list that always fits one page.
-    pub(super) fn whole(items: Vec<T>) -> Self {
-        Self { items, next_cursor: None }
-    }
-}
-
 /// Makes and reads the cursors of one list.
 pub(super) struct Cursors<'a> {
     installation: &'a str,
@@ -93,6 +86,23 @@ impl<'a> Cursors<'a> {
         });
         (limit, number)
     }
+
+    /// Cuts a page out of a short list that is at hand as a whole, ordered by `name`, which no two
+    /// items share.
+    pub(super) fn cut<T>(
+        &self,
+        mut items: Vec<T>,
+        name: impl Fn(&T) -> &str,
+        (limit, after): (u32, Option<String>),
+    ) -> PageView<T> {
+        items.retain(|item| after.as_deref().is_none_or(|after| name(item) > after));
+        items.sort_by(|a, b| name(a).cmp(name(b)));
+        let limit = limit as usize;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next_cursor = items.last().filter(|_| more).map(|last| self.make(name(last)));
+        PageView { items, next_cursor }
+    }
 }
 
 fn decode_hex(text: &str) -> Option<Vec<u8>> {
@@ -132,6 +142,18 @@ mod tests {
         for forged in ["", "0", "00", "zz", "é", "00000000000000003137", &cursor.to_uppercase(), "../x"] {
             assert_eq!(OURS.read(forged), None, "{forged}");
         }
+    }
+
+    #[test]
+    fn a_list_at_hand_is_cut_into_pages() {
+        let all = ["e", "a", "d", "b", "c"];
+        let mut after = None;
+        for (expected, more) in [(vec!["a", "b"], true), (vec!["c", "d"], true), (vec!["e"], false)] {
+            let page = OURS.cut(all.to_vec(), |name| name, (2, after));
+            assert_eq!((page.items, page.next_cursor.is_some()), (expected, more));
+            after = page.next_cursor.and_then(|cursor| OURS.read(&cursor));
+        }
+        assert_eq!(OURS.cut(all.to_vec(), |name| name, (5, None)).next_cursor, None);
     }
 
     #[test]

@@ -11,6 +11,11 @@ use utoipa::{IntoResponses, ToSchema};
 /// The media type of every refusal.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
+/// An answer that lists more problems helps nobody.
+pub(super) const MAX_ERRORS: usize = 1000;
+/// Where the search for problems may end: one more than is listed shows that there are more.
+pub(super) const ENOUGH_ERRORS: usize = MAX_ERRORS + 1;
+
 /// One thing that is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct FieldError {
@@ -41,7 +46,8 @@ pub(super) struct ProblemBody {
     pub status: u16,
     /// What is wrong and what to do about it.
     pub detail: String,
-    /// Every single problem; empty where there is only the one that `detail` names.
+    /// Every single problem, up to 1000; empty where there is only the one that `detail` names.
+    #[schema(max_items = 1000)]
     pub errors: Vec<FieldError>,
 }
 
@@ -60,9 +66,12 @@ impl Problem {
         Self { status, detail: detail.into(), errors: Vec::new(), headers: Vec::new() }
     }
 
-    /// 400 with every problem at once.
-    pub(super) fn invalid(errors: Vec<FieldError>) -> Self {
+    /// 400 with every problem at once; where there are too many to list, it says so.
+    pub(super) fn invalid(mut errors: Vec<FieldError>) -> Self {
+        let more = errors.len() > MAX_ERRORS;
+        errors.truncate(MAX_ERRORS);
         let detail = match errors.as_slice() {
+            _ if more => format!("the request has more than {MAX_ERRORS} problems; {MAX_ERRORS} are listed"),
             [only] if only.pointer.is_empty() => only.message.clone(),
             [only] => format!("{}: {}", only.pointer, only.message),
             all => format!("the request has {} problems", all.len()),
@@ -239,6 +248,15 @@ mod tests {
                 "errors": [{"pointer": "/items/0/key", "message": "must not be empty"},
                            {"pointer": "?limit", "message": "must be 1 to 200"}]})
         );
+    }
+
+    #[test]
+    fn too_many_problems_are_cut_and_it_is_said() {
+        let problem = |count: usize| Problem::invalid(vec![FieldError::new("/x", "is wrong"); count]);
+        assert_eq!(problem(MAX_ERRORS).detail, "the request has 1000 problems");
+        let cut = problem(ENOUGH_ERRORS);
+        assert_eq!(cut.errors().len(), MAX_ERRORS);
+        assert_eq!(cut.detail, "the request has more than 1000 problems; 1000 are listed");
     }
 
     #[tokio::test]

@@ -8,11 +8,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::AppState;
-use super::page::PageView;
+use super::page::{Cursors, PageView};
 use super::path::QueuePath;
 use super::problem::Problem;
 use super::problem::described::{BadRequest, NotFound};
-use super::query::NoQuery;
+use super::query::{NoQuery, Query};
 
 /// What a queue's chunks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -66,15 +66,22 @@ impl From<QueueRow> for QueueView {
 /// Lists all queues.
 #[utoipa::path(
     get, path = "/queues", tag = "operations", operation_id = "listQueues",
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "Items per page; 50 unless said"),
+        ("cursor" = Option<String>, Query, pattern = "^[0-9a-f]{16,}$", description = "`nextCursor` of the page before"),
+    ),
     responses((status = 200, description = "All queues by name", body = PageView<QueueView>), BadRequest)
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
-    _: NoQuery,
+    mut query: Query,
 ) -> Result<Json<PageView<QueueView>>, Problem> {
-    let mut rows = state.store.queues_list().await?;
-    rows.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Json(PageView::whole(rows.into_iter().map(QueueView::from).collect())))
+    let cursors = Cursors::new(state.store.installation(), "queues", "");
+    let wanted = cursors.take(&mut query);
+    query.finish()?;
+    let rows = state.store.queues_list().await?;
+    let all = rows.into_iter().map(QueueView::from).collect();
+    Ok(Json(cursors.cut(all, |one: &QueueView| &one.name, wanted)))
 }
 
 /// Lets no further chunk of a queue start; those that run go on.

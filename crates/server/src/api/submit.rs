@@ -18,7 +18,7 @@ use super::export_request;
 use super::job_view::JobView;
 use super::options::{MEMBERS, Options};
 use super::problem::described::BadRequest;
-use super::problem::{FieldError, Problem, ProblemBody};
+use super::problem::{ENOUGH_ERRORS, FieldError, Problem, ProblemBody};
 use super::query::Query;
 use super::submit_view::{JobRequest, PlanView};
 use super::{AppState, etag, jobs, json as body};
@@ -27,8 +27,6 @@ use super::{AppState, etag, jobs, json as body};
 const OWNER: &str = "anonymous";
 /// What later versions will read; named so that the refusal can say more than "unknown".
 const NOT_YET: [&str; 5] = ["report", "params", "jobType", "payload", "dependsOn"];
-/// An answer that lists more problems helps nobody.
-const MAX_ERRORS: usize = 1000;
 
 /// Submits a job.
 #[utoipa::path(
@@ -71,7 +69,6 @@ pub(super) async fn submit(
     } else {
         None
     };
-    errors.truncate(MAX_ERRORS);
     match plan {
         Some(plan) if errors.is_empty() && dry_run => {
             Ok(Json(export_request::foresee(&state, &plan).await?).into_response())
@@ -82,11 +79,11 @@ pub(super) async fn submit(
 }
 
 fn refuse_unknown(members: &Map<String, Value>, errors: &mut Vec<FieldError>) {
-    for name in members.keys() {
-        let known = MEMBERS.contains(&name.as_str()) || export_request::MEMBERS.contains(&name.as_str());
-        if !known && !NOT_YET.contains(&name.as_str()) {
-            errors.push(FieldError::new(body::child("", name), "there is no such field"));
-        }
+    let known = |name: &str| {
+        MEMBERS.contains(&name) || export_request::MEMBERS.contains(&name) || NOT_YET.contains(&name)
+    };
+    for name in members.keys().filter(|name| !known(name)).take(ENOUGH_ERRORS) {
+        errors.push(FieldError::new(body::child("", name), "there is no such field"));
     }
 }
 
@@ -191,6 +188,8 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_refused_by_name() {
+        let many: Map<String, Value> = (0..5000).map(|i| (i.to_string(), Value::Null)).collect();
+        assert_eq!(judged(Value::Object(many)).1.len(), ENOUGH_ERRORS + 1, "and that nothing is asked for");
         let (_, errors) = judged(json!({"items": [], "Items": [], "a/b": 1}));
         assert_eq!(
             errors.iter().map(|(pointer, _)| pointer.as_str()).collect::<Vec<_>>(),

@@ -40,7 +40,12 @@ fn settings() -> ExportSettings {
 
 /// One dataset, `positions`, the default one.
 pub(super) fn exports() -> Exports {
-    Exports::new(&settings()).unwrap()
+    exports_of(10)
+}
+
+/// The same, with a limit for the chunks of a job.
+pub(super) fn exports_of(max_chunks_per_job: usize) -> Exports {
+    Exports::new(&ExportSettings { max_chunks_per_job, ..settings() }).unwrap()
 }
 
 fn description() -> serde_json::Value {

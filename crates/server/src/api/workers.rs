@@ -11,10 +11,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::AppState;
-use super::page::PageView;
+use super::page::{Cursors, PageView};
 use super::problem::Problem;
 use super::problem::described::BadRequest;
-use super::query::NoQuery;
+use super::query::Query;
 
 /// A process that has been silent for longer is not shown.
 const SEEN_WITHIN: Duration = Duration::from_secs(300);
@@ -61,12 +61,20 @@ impl From<WorkerRow> for WorkerView {
 /// Lists the processes seen in the last minutes.
 #[utoipa::path(
     get, path = "/workers", tag = "operations", operation_id = "listWorkers",
-    responses((status = 200, description = "The processes", body = PageView<WorkerView>), BadRequest)
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "Items per page; 50 unless said"),
+        ("cursor" = Option<String>, Query, pattern = "^[0-9a-f]{16,}$", description = "`nextCursor` of the page before"),
+    ),
+    responses((status = 200, description = "The processes by id", body = PageView<WorkerView>), BadRequest)
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
-    _: NoQuery,
+    mut query: Query,
 ) -> Result<Json<PageView<WorkerView>>, Problem> {
+    let cursors = Cursors::new(state.store.installation(), "workers", "");
+    let wanted = cursors.take(&mut query);
+    query.finish()?;
     let rows = state.store.workers_list(SEEN_WITHIN).await?;
-    Ok(Json(PageView::whole(rows.into_iter().map(WorkerView::from).collect())))
+    let all = rows.into_iter().map(WorkerView::from).collect();
+    Ok(Json(cursors.cut(all, |one: &WorkerView| &one.id, wanted)))
 }

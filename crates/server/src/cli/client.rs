@@ -20,7 +20,14 @@ const SILENCE: Duration = Duration::from_secs(60);
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Target {
     /// The server's address.
-    #[arg(long, env = "OUTHAUL_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
+    #[arg(
+        long,
+        env = "OUTHAUL_SERVER",
+        // It may hold a password.
+        hide_env_values = true,
+        default_value = "http://127.0.0.1:8080",
+        value_name = "URL"
+    )]
     pub(crate) server: String,
     /// Print JSON instead of tables.
     #[arg(long)]
@@ -36,7 +43,9 @@ impl Target {
 
 /// One server.
 pub(crate) struct Client {
+    /// With the user and the password that may be in it: never to be shown.
     base: String,
+    shown: String,
     http: reqwest::Client,
 }
 
@@ -128,7 +137,8 @@ impl Client {
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some())
             .ok_or_else(|| {
-                Failure::new(format!("`{server}` is not a server's address; write http://host:port"))
+                let shown = without_user(server);
+                Failure::new(format!("`{shown}` is not a server's address; write http://host:port"))
             })?;
         let builder = || {
             let builder = reqwest::Client::builder()
@@ -141,12 +151,14 @@ impl Client {
         // A machine without root certificates can still talk to itself.
         let http = builder().build().or_else(|_| builder().tls_certs_only([]).build());
         let http = http.map_err(|error| Failure::new(with_causes(&error)))?;
-        Ok(Self { base: url.as_str().trim_end_matches('/').to_owned(), http })
+        let base = url.as_str().trim_end_matches('/').to_owned();
+        let shown = without_user(&base);
+        Ok(Self { base, shown, http })
     }
 
-    /// The server's address.
-    pub(crate) fn base(&self) -> &str {
-        &self.base
+    /// The server's address, as it may be shown.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
     }
 
     /// Asks for JSON.
@@ -242,12 +254,26 @@ impl Client {
         } else {
             cause.to_string()
         };
-        ClientError::Unreachable { server: self.base.clone(), cause }
+        ClientError::Unreachable { server: self.shown.clone(), cause }
     }
 }
 
 fn title(status: StatusCode) -> String {
     status.canonical_reason().unwrap_or("The server refused").to_owned()
+}
+
+/// An address without the user and the password that may be in it, whether it makes sense or not.
+fn without_user(address: &str) -> String {
+    if let Ok(mut url) = Url::parse(address)
+        && url.host_str().is_some_and(|host| !host.is_empty())
+        && url.set_username("").is_ok()
+        && url.set_password(None).is_ok()
+    {
+        return url.as_str().trim_end_matches('/').to_owned();
+    }
+    let Some((before, rest)) = address.rsplit_once('@') else { return address.to_owned() };
+    let scheme = before.find("://").map_or("", |end| &before[..end + 3]);
+    format!("{scheme}{rest}")
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -267,5 +293,41 @@ pub(crate) fn job_path(job_id: &str, rest: &str) -> Result<String, Failure> {
             "`{}` is not a job id, such as J20260102_0123456789ABC; see `outhaul jobs`",
             super::table::plain(job_id)
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_in_addresses_are_not_shown() {
+        for (address, shown) in [
+            ("http://ann:hunter2@host:8080/x/", "http://host:8080/x"),
+            ("http://ann@host", "http://host"),
+            ("https://host/a@b", "https://host/a@b"),
+            ("ftp://ann:hunter2@host", "ftp://host"),
+            ("http://ann:hunter2/x@host", "http://host"),
+            ("http://ann:hunter2@", "http://"),
+            ("ann:hunter2@host:8080", "host:8080"),
+            ("host", "host"),
+        ] {
+            assert_eq!(without_user(address), shown);
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_name_the_server_without_its_password() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = taken.local_addr().unwrap();
+        drop(taken);
+        let client = Client::new(&format!("http://ann:hunter2@{addr}")).unwrap();
+        let said = client.get("/jobs", &[]).await.unwrap_err();
+        assert!(said.to_string().starts_with(&format!("no answer from http://{addr}: ")), "{said}");
+        assert!(!format!("{said} {said:?} {}", client.shown()).contains("hunter2"));
+        for address in ["ftp://ann:hunter2@host", "ann:hunter2@host", "http://ann:hunter2/x@host"] {
+            let Err(failure) = Client::new(address) else { panic!("{address} is no address") };
+            assert!(!failure.to_string().contains("hunter2"), "{failure}");
+        }
     }
 }

@@ -75,7 +75,7 @@ async fn prepare(folder: &Path) -> Result<Config, Failure> {
 async fn show(running: &Running, args: &Demo) -> Result<ExitCode, Failure> {
     let addr = running.addr().ok_or_else(|| Failure::new("the server has no address"))?;
     let client = Client::new(&format!("http://{addr}"))?;
-    say(format!("server         {}", client.base()));
+    say(format!("server         {}", client.shown()));
     let dates: Vec<String> = sample::dates().iter().map(|date| date.format("%Y%m%d").to_string()).collect();
     let items: Vec<Value> =
         sample::KEYS.iter().map(|key| json!({ "key": key, "effectiveDates": dates })).collect();
@@ -109,7 +109,7 @@ async fn show(running: &Running, args: &Demo) -> Result<ExitCode, Failure> {
         HumanBytes(number(&job, "bytes"))
     ));
     if args.keep {
-        try_next(client.base(), &job_id, &files);
+        try_next(client.shown(), &job_id, &files);
     } else {
         let config = args.dir.join(DEFAULT_FILE);
         say(format!("next: outhaul demo --keep, or outhaul serve --config {}", config.display()));

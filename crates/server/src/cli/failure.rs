@@ -18,6 +18,11 @@ impl Failure {
         Self { code: 1, message: message.into() }
     }
 
+    /// The message on one line, for lists.
+    pub(crate) fn one_line(&self) -> String {
+        self.message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
@@ -54,4 +59,15 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_several_lines_fits_one() {
+        let failure = Failure::new("Not Found (404)\n  the storage no longer holds this file");
+        assert_eq!(failure.one_line(), "Not Found (404); the storage no longer holds this file");
+    }
 }

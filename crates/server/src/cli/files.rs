@@ -13,6 +13,10 @@ use super::hash::Hash;
 use super::manifest::{Entry, Manifest};
 use super::table::{self, bytes, count, say, short_hash, text};
 
+/// How many files are downloaded between two writes of the manifest: it is written as a whole, so
+/// writing it after each would take longer than the files.
+const BETWEEN_WRITES: usize = 100;
+
 /// Which files.
 #[derive(Args, Debug)]
 pub(crate) struct Files {
@@ -75,19 +79,23 @@ async fn download(
     let mut manifest = Manifest::read(folder)?.unwrap_or_else(Manifest::new);
     let mut report = Vec::new();
     let mut failed = 0_usize;
+    let mut unwritten = 0_usize;
     for item in items {
         let entry = Entry::of(&args.job_id, item);
         let path = entry.path.clone();
         let state = match fetch(client, &text(item, "url"), &entry, folder).await {
             Ok(()) => {
                 manifest.put(entry);
-                // After every file: what is there is in the manifest, whatever happens next.
-                manifest.write(folder)?;
+                unwritten += 1;
+                if unwritten >= BETWEEN_WRITES {
+                    manifest.write(folder)?;
+                    unwritten = 0;
+                }
                 "downloaded".to_owned()
             }
             Err(failure) => {
                 failed += 1;
-                format!("failed: {failure}")
+                format!("failed: {}", failure.one_line())
             }
         };
         if !args.target.json {
@@ -137,4 +145,50 @@ async fn fetch(client: &Client, url: &str, entry: &Entry, folder: &Path) -> Resu
         let _ = tokio::fs::remove_file(&staged).await;
     }
     brought
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::StatusCode;
+    use axum::{Router, routing::get};
+    use tokio_util::sync::CancellationToken;
+
+    #[tokio::test]
+    async fn what_was_downloaded_is_in_the_manifest_beside_what_failed() {
+        let mut hash = Hash::default();
+        hash.update(b"bytes");
+        let sha256 = hash.hex();
+        let router = Router::new()
+            .route("/good", get(async || "bytes"))
+            .route("/gone", get(async || (StatusCode::NOT_FOUND, "{\"detail\": \"it is not there\"}")));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        let bounds = crate::listen::Bounds::default();
+        let task = tokio::spawn(crate::listen::answer(listener, router, bounds, stop.clone()));
+
+        // More than one write of the manifest, and some left over at the end.
+        let good = BETWEEN_WRITES + 5;
+        let item = |i: usize, url: &str| json!({ "path": format!("x/{i}"), "url": url, "sha256": sha256 });
+        let mut items: Vec<Value> = (0..good).map(|i| item(i, "/good")).collect();
+        items.push(item(good, "/gone"));
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target { server, json: false };
+        let client = target.client().unwrap();
+        let args = Files { target, job_id: "J1".into(), download: None };
+        let code = download(&client, &args, folder.path(), &items).await.unwrap();
+        assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::FAILURE));
+        let manifest = Manifest::read(folder.path()).unwrap().unwrap();
+        let paths: Vec<String> = manifest.files.into_iter().map(|entry| entry.path).collect();
+        assert_eq!(paths, (0..good).map(|i| format!("x/{i}")).collect::<Vec<_>>());
+        assert_eq!(std::fs::read(folder.path().join("x/0")).unwrap(), b"bytes");
+
+        let entry = Entry::of("J1", &items[good]);
+        let failure = fetch(&client, "/gone", &entry, folder.path()).await.unwrap_err();
+        assert_eq!(failure.one_line(), "Not Found (404); it is not there");
+        stop.cancel();
+        drop(client);
+        task.await.unwrap();
+    }
 }

@@ -29,7 +29,7 @@ use crate::config::{Config, Environment, Load};
 
 /// Moves large results out of databases without holding a request open, and never loses the work.
 #[derive(Debug, Parser)]
-#[command(name = "outhaul", version, about, propagate_version = true)]
+#[command(name = "outhaul", version, propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -121,6 +121,16 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_opens_with_what_it_is_for_and_shows_no_password() {
+        let help = Cli::command().render_help().to_string();
+        assert!(help.starts_with("Moves large results out of databases"), "{help}");
+        let mut command = Cli::command();
+        let jobs = command.find_subcommand_mut("jobs").unwrap();
+        let server = jobs.get_arguments().find(|arg| arg.get_id() == "server").unwrap();
+        assert!(server.is_hide_env_values_set());
     }
 
     #[test]

@@ -126,16 +126,21 @@ async fn verify_job(client: &Client, job_id: &str) -> Result<Vec<(String, State)
     Ok(found)
 }
 
+/// What the status of a refusal says of the file; `None`: nothing.
+fn refused(status: u16) -> Option<State> {
+    match status {
+        404 => Some(State::Missing),
+        // The storage holds something that differs from the record.
+        409 => Some(State::Corrupt),
+        410 => Some(State::Superseded),
+        _ => None,
+    }
+}
+
 async fn look(client: &Client, item: &Value) -> Result<State, Failure> {
     let mut response = match client.download(&text(item, "url")).await {
         Ok(response) => response,
-        Err(error) => {
-            return match error.status() {
-                Some(410) => Ok(State::Superseded),
-                Some(404) => Ok(State::Missing),
-                _ => Err(error.into()),
-            };
-        }
+        Err(error) => return error.status().and_then(refused).ok_or_else(|| error.into()),
     };
     let mut hash = Hash::default();
     loop {
@@ -186,6 +191,13 @@ mod tests {
         assert_eq!(code(&[State::Ok, State::Superseded]), good);
         assert_eq!(code(&[State::Ok, State::Corrupt]), bad);
         assert_eq!(code(&[State::Missing]), bad);
+    }
+
+    #[test]
+    fn a_damaged_file_is_not_a_missing_one() {
+        let found = [404, 409, 410, 500, 503].map(refused);
+        let expected = [Some(State::Missing), Some(State::Corrupt), Some(State::Superseded), None, None];
+        assert_eq!(found, expected);
     }
 
     #[test]

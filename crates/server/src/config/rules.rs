@@ -178,6 +178,15 @@ fn judge_database(
     problems: &mut Problems,
 ) -> DatabaseConfig {
     let embedded = || Secret::new(format!("sqlite:{}", data_dir.join("outhaul.db").display()));
+    let has_url = raw.url.is_some() || raw.url_file.is_some() || raw.url_env.is_some();
+    let lone = [
+        ("database.password", raw.password.is_some()),
+        ("database.password_file", raw.password_file.is_some()),
+        ("database.password_env", raw.password_env.is_some()),
+    ];
+    for (path, _) in lone.into_iter().filter(|(_, given)| *given && !has_url) {
+        problems.add(path, "is of no use without database.url: the embedded database has no password");
+    }
     let given = Given { text: raw.url, file: raw.url_file, env: raw.url_env };
     let password = Given { text: raw.password, file: raw.password_file, env: raw.password_env };
     let password = secrets.find("database.password", password, problems);

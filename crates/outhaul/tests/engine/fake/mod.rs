@@ -282,6 +282,7 @@ impl Store for Fake {
         ))
     }
     async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool> {
+        self.check("chunk_may_publish", &[lease])?;
         Ok(self.rows().owned(lease).is_some_and(|row| !row.job_cancelled))
     }
     async fn chunks_finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>> {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 /// Reads a duration such as `"90s"`; the error says what would have been right.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration: write a whole number and ms, s, m, h or d, such as \"90s\"");
+    let wrong =
+        || format!("`{text}` is not a duration: write a whole number and ms, s, m, h or d, such as \"90s\"");
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
@@ -34,7 +35,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_a_duration() {
-        for text in ["", "s", "5", "-5s", "1.5s", "5 s", "5w", "99999999999999999999s", "18446744073709551615d"] {
+        for text in
+            ["", "s", "5", "-5s", "1.5s", "5 s", "5w", "99999999999999999999s", "18446744073709551615d"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -39,8 +39,11 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        let backoff =
-            Backoff::Exponential { base: Duration::from_secs(1), max: Duration::from_secs(300), jitter: true };
+        let backoff = Backoff::Exponential {
+            base: Duration::from_secs(1),
+            max: Duration::from_secs(300),
+            jitter: true,
+        };
         Self { max_attempts: 5, backoff }
     }
 }

@@ -49,7 +49,11 @@ mod tests {
         assert_eq!(decide("2025-12-31", 7), Reuse::Any);
         assert_eq!(decide("2026-01-08", 0), Reuse::ClaimedAfter(submitted));
         assert_eq!(decide("2026-01-07", 0), Reuse::Any);
-        assert_eq!(decide("2027-01-01", 7), Reuse::ClaimedAfter(submitted), "a future date is always made anew");
+        assert_eq!(
+            decide("2027-01-01", 7),
+            Reuse::ClaimedAfter(submitted),
+            "a future date is always made anew"
+        );
         assert_eq!(decide("0001-01-01", u32::MAX), Reuse::ClaimedAfter(submitted));
     }
 

@@ -193,7 +193,9 @@ pub fn apply(chunk: Chunk, event: Event) -> Result<Chunk, Refused> {
         (S::Running, E::Finish) => Chunk { state: S::Success, returned: 0, lost: 0, ..chunk },
         (S::Running, E::FailRetryable) => Chunk { state: S::Retry, returned: 0, lost: 0, ..chunk },
         (S::Running, E::FailFinal) => Chunk { state: S::Dead, returned: 0, lost: 0, ..chunk },
-        (S::Running, E::ExpireRetryable) => Chunk { state: S::Retry, returned: 0, lost: chunk.lost + 1, ..chunk },
+        (S::Running, E::ExpireRetryable) => {
+            Chunk { state: S::Retry, returned: 0, lost: chunk.lost + 1, ..chunk }
+        }
         (S::Running, E::ExpireFinal) => Chunk { state: S::Dead, returned: 0, lost: chunk.lost + 1, ..chunk },
         (S::Running, E::GiveBack) if chunk.returned < MAX_RETURNS => {
             Chunk { state: S::Queued, attempt: chunk.attempt - 1, returned: chunk.returned + 1, ..chunk }
@@ -205,7 +207,9 @@ pub fn apply(chunk: Chunk, event: Event) -> Result<Chunk, Refused> {
         (S::Queued | S::Retry, E::Hold) => Chunk { state: S::Created, held: true, ..chunk },
         (S::Created, E::Hold) if !chunk.held => Chunk { held: true, ..chunk },
         (S::Created, E::ParentFailed) => Chunk { state: S::Dead, ..chunk },
-        (S::Created | S::Queued | S::Retry | S::Running, E::Cancel) => Chunk { state: S::Cancelled, held: false, ..chunk },
+        (S::Created | S::Queued | S::Retry | S::Running, E::Cancel) => {
+            Chunk { state: S::Cancelled, held: false, ..chunk }
+        }
         (S::Dead, E::Redrive) => Chunk { state: S::Queued, attempt: 0, returned: 0, lost: 0, ..chunk },
         (S::Created, E::Redrive) if chunk.held => {
             Chunk { state: S::Queued, attempt: 0, returned: 0, lost: 0, held: false, ..chunk }

@@ -235,7 +235,8 @@ pub trait Store: Send + Sync {
     ) -> StoreResult<Vec<ClaimedChunk>>;
 
     /// Renews leases and slots of a worker in one statement.
-    async fn chunks_heartbeat(&self, worker: WorkerId, leases: &[Lease], slots: &[Slot]) -> StoreResult<Beat>;
+    async fn chunks_heartbeat(&self, worker: WorkerId, leases: &[Lease], slots: &[Slot])
+    -> StoreResult<Beat>;
 
     /// Which of these leases belong to CANCELLED jobs.
     async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;

@@ -181,6 +181,8 @@ impl Task<'_> {
                 return Err(ended.err().unwrap_or(Failed::Stopped));
             }
         };
+        // The source is done: how long storage takes to publish says nothing about it.
+        let _waiting = self.context.waiting();
         let published = tokio::select! {
             published = staged.publish() => published?,
             () = self.lost() => return Err(Failed::Stopped),
@@ -209,10 +211,12 @@ impl Task<'_> {
         self.source.stream(&query, stop, &mut FileSink { context: self.context, staged }).await
     }
 
+    /// Work of storage or store, which the source's stall limit does not concern.
     async fn unless_stopped<T, E: Into<Failed>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, Failed> {
+        let _waiting = self.context.waiting();
         tokio::select! {
             biased;
             _ = self.context.stopped() => Err(Failed::Stopped),
@@ -249,6 +253,8 @@ struct FileSink<'a, 'b> {
 #[async_trait]
 impl Sink for FileSink<'_, '_> {
     async fn write(&mut self, csv: Bytes) -> Result<(), Failed> {
+        // Slow storage, or uploads of others that come first, are no stall of the source.
+        let _waiting = self.context.waiting();
         Ok(self.staged.write(csv).await?)
     }
 

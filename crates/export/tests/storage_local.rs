@@ -11,7 +11,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use outhaul_export::settings::{StorageSettings, StorageTarget};
 use outhaul_export::storage::{Storage, StorageError};
-use storage_suite::{Ground, LARGE, Owner, SMALL, content, first, lease, publish, read, write};
+use storage_suite::{Ground, LARGE, Owner, SMALL, content, first, lease, publish, read, record, write};
 use tempfile::TempDir;
 
 struct Folder {
@@ -124,6 +124,40 @@ async fn a_failed_sync_fails_the_attempt() {
 }
 
 #[tokio::test]
+async fn a_replacement_of_the_same_size_is_not_the_recorded_file() {
+    for size in [SMALL, LARGE] {
+        let ground = folder().await;
+        let (storage, path) = (&ground.storage, "exports/a.csv");
+        let published = publish(storage, &Owner::default(), lease(1, 1), path, &first(), &content(1, size))
+            .await
+            .unwrap();
+        let recorded = record(&published);
+        let etag = recorded.etag.clone().expect("folders have tags too");
+        assert!(storage.is_there(&recorded).await.unwrap());
+        let (stored, _) = storage.read(path, Some(1..2)).await.unwrap();
+        assert!(stored.is(published.bytes, Some(&etag)));
+
+        let file = fs::File::options().append(true).open(ground.files().join(path)).unwrap();
+        let time = file.metadata().unwrap().modified().unwrap();
+        ground.put_raw(path, &content(2, size)).await;
+        // The clock of a file system may be too coarse to tell two writes of one test apart.
+        file.set_modified(time + std::time::Duration::from_nanos(1_000)).unwrap();
+        assert!(!storage.is_there(&recorded).await.unwrap());
+        let (stored, _) = storage.read(path, None).await.unwrap();
+        assert!(!stored.is(published.bytes, Some(&etag)));
+
+        // A copy that kept its time is the file itself; a record of before the tags has but the size.
+        ground.put_raw(path, &content(1, size)).await;
+        file.set_modified(time).unwrap();
+        assert!(storage.is_there(&recorded).await.unwrap());
+        ground.put_raw(path, &content(2, size)).await;
+        let old = outhaul_core::file::FileRecord { etag: None, ..recorded };
+        assert!(storage.is_there(&old).await.unwrap());
+        assert!(stored.is(published.bytes, None) && !stored.is(published.bytes + 1, None));
+    }
+}
+
+#[tokio::test]
 async fn folders_removed_while_running_are_made_again() {
     let ground = folder().await;
     for fence in 1..=3 {
@@ -181,4 +215,19 @@ fn unusable_settings_are_refused() {
     fs::write(root.path().join("file"), "").unwrap();
     let target = StorageTarget::Local(root.path().join("file"));
     assert!(Storage::open(&StorageSettings { target, base_path: String::new() }).is_err());
+}
+
+#[tokio::test]
+async fn what_an_older_claim_staged_is_removed_even_if_the_one_between_never_did() {
+    let ground = folder().await;
+    let (storage, owner) = (&ground.storage, Owner::default());
+    let mut stale = storage.begin(&owner, lease(1, 1), "exports/a.csv".into(), &first()).await.unwrap();
+    write(&mut stale, &content(1, LARGE)).await.unwrap();
+    // The claim with fence 2 became the writer and died at once: nobody tells of the first one.
+    let newest = Owner::default();
+    let new =
+        publish(storage, &newest, lease(1, 3), "exports/a.csv", &first(), &content(3, LARGE)).await.unwrap();
+    let late = stale.publish().await;
+    assert!(matches!(late, Err(StorageError::Stopped)), "{late:?}");
+    assert!(storage.is_there(&record(&new)).await.unwrap());
 }

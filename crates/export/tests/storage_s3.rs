@@ -151,6 +151,32 @@ async fn many_large_files_at_once_share_the_memory_and_all_end() {
     assert_eq!(ground.unfinished().await, 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_whose_source_hangs_starve_nobody() {
+    let ground = bucket().await;
+    let (storage, owner) = (&ground.storage, Owner::default());
+    let mut hung = Vec::new();
+    // Before their upload, at its brink, and in the midst of it.
+    for (n, mib) in [3, 5, 7, 8, 12, 17].into_iter().cycle().take(12).enumerate() {
+        let path = format!("exports/hung-{n}.csv");
+        let mut file = storage.begin(&owner, lease(n as i64, 1), path, &first()).await.unwrap();
+        write(&mut file, &content(1, mib * 1024 * 1024)).await.unwrap();
+        hung.push(file);
+    }
+    for n in 0..2 {
+        let (path, bytes) = (format!("exports/{n}.csv"), content(n, LARGE));
+        let (other, grant) = (Owner::default(), first());
+        let published = publish(storage, &other, lease(100, n as i64), &path, &grant, &bytes);
+        let published = tokio::time::timeout(Duration::from_secs(120), published).await;
+        published.expect("must not wait for the others").unwrap();
+        assert_eq!(read(storage, &path).await.unwrap(), bytes);
+    }
+    for file in hung {
+        file.abort().await;
+    }
+    assert_eq!(ground.unfinished().await, 0);
+}
+
 /// An owner whose next requests after a proof are executed, but never answered.
 struct CutOff {
     owner: Owner,

@@ -65,7 +65,10 @@ async fn kill_run(kind: Kind) {
     assert!(kills >= 6 && restarts >= 2, "little happened: {kills} kills, {restarts} restarts");
 
     assert_eq!(job["total"], KEYS * DAYS, "{job}");
-    assert_eq!((&job["done"], &job["failed"], &job["pending"], &job["running"]), (&json!(2000), &json!(0), &json!(0), &json!(0)));
+    assert_eq!(
+        (&job["done"], &job["failed"], &job["pending"], &job["running"]),
+        (&json!(2000), &json!(0), &json!(0), &json!(0))
+    );
     let repeated = second.client().submit(&json!({ "items": items, "idempotencyKey": "kill-run" })).await;
     assert_eq!(repeated, id, "the key still names the job");
 
@@ -76,7 +79,11 @@ async fn kill_run(kind: Kind) {
     assert_eq!(job["rows"], rows);
     let mut paths = Vec::new();
     for file in &files {
-        let name = format!("{} {}", file["key"].as_str().expect("key"), file["effectiveDate"].as_str().expect("date"));
+        let name = format!(
+            "{} {}",
+            file["key"].as_str().expect("key"),
+            file["effectiveDate"].as_str().expect("date")
+        );
         let (source_rows, source_sum) = &expected[&name];
         assert_eq!(&file["rows"], source_rows, "{name}");
         assert_eq!(file["sha256"], json!(source_sum), "{name}: recorded");
@@ -86,7 +93,9 @@ async fn kill_run(kind: Kind) {
     }
     paths.sort();
     match kind {
-        Kind::PostgresS3 => assert_eq!(open_uploads(&stack.prefix), Vec::<String>::new(), "no upload is left open"),
+        Kind::PostgresS3 => {
+            assert_eq!(open_uploads(&stack.prefix), Vec::<String>::new(), "no upload is left open")
+        }
         _ => {
             let mut found = files_below(&stack.files());
             found.retain(|path| !path.starts_with(".staging"));
@@ -121,7 +130,9 @@ async fn expected(server: &PrivatePostgres) -> BTreeMap<String, (i64, String)> {
     let mut expected = BTreeMap::new();
     for key in 0..KEYS {
         for date in dates(DAYS) {
-            let query = QUERY.replace(":key", &format!("'K{key}'")).replace(":effective_date", &format!("date '{date}'"));
+            let query = QUERY
+                .replace(":key", &format!("'K{key}'"))
+                .replace(":effective_date", &format!("date '{date}'"));
             let copy = format!("copy ({query}) to stdout (format csv, header)");
             let rows: Vec<_> =
                 source.copy_out_raw(&copy).await.expect("copy").try_collect().await.expect("all of it");

@@ -1,6 +1,8 @@
 //! What is PostgreSQL's own: every statement is valid, migrations are safe to run together, and
 //! servers that could lose work are refused. What both stores share is in the conformance suite.
 
+#![expect(clippy::unwrap_used, reason = "whatever fails in a helper fails its test")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -46,7 +46,8 @@ fn every_pair_is_allowed_or_refused_as_the_table_says() {
                 continue;
             }
             for event in Event::ALL {
-                let expected = table.iter().find(|row| (row.0, row.1, row.2) == (state, held, event)).map(|row| row.3);
+                let expected =
+                    table.iter().find(|row| (row.0, row.1, row.2) == (state, held, event)).map(|row| row.3);
                 let got = apply(at(state, held), event);
                 assert_eq!(got.map(|chunk| chunk.state).ok(), expected, "{state} held={held} {event:?}");
                 allowed += usize::from(got.is_ok());

@@ -41,7 +41,9 @@ impl PostgresSource {
         match error {
             sqlx::Error::Database(answer) => {
                 let code = answer.code().unwrap_or_default();
-                if is_about_the_query(&code) {
+                if code == READ_ONLY {
+                    does_not_fit(dataset, source, "the query writes; it must only read")
+                } else if is_about_the_query(&code) {
                     does_not_fit(dataset, source, answer.message())
                 } else {
                     Failed::Retryable(format!("source `{source}` failed: {}", short(answer.message())))
@@ -142,10 +144,15 @@ fn copy_sql(query: &Query<'_>) -> Result<String, super::params::LiteralError> {
     Ok(format!("COPY (\n{sql}\n) TO STDOUT (FORMAT csv, HEADER)"))
 }
 
+/// The answer to a write in a read-only transaction. Ours always is one, so it says nothing about the
+/// state of the server.
+const READ_ONLY: &str = "25006";
+
 /// SQLSTATEs that blame the query, its values or its rights, rather than the state of the server:
-/// syntax, names and access (42), data (22), unsupported (0A), unknown schema (3F).
+/// syntax, names and access (42), data (22), more rows than one (21), unsupported (0A), unknown
+/// schema (3F).
 fn is_about_the_query(code: &str) -> bool {
-    ["42", "22", "0A", "3F"].iter().any(|class| code.starts_with(class))
+    ["42", "22", "21", "0A", "3F"].iter().any(|class| code.starts_with(class))
 }
 
 /// A cause in a few words, without anything that a URL may hold.
@@ -171,12 +178,11 @@ mod tests {
 
     #[test]
     fn only_what_blames_the_query_is_fatal() {
-        for code in ["42601", "42703", "42P01", "42501", "42883", "22P02", "22012", "0A000", "3F000"] {
+        for code in ["42601", "42703", "42P01", "42501", "42883", "22P02", "22012", "21000", "0A000", "3F000"]
+        {
             assert!(is_about_the_query(code), "{code}");
         }
-        for code in
-            ["57014", "57P01", "08006", "53300", "40001", "55P03", "25006", "28P01", "3D000", "XX000", ""]
-        {
+        for code in ["57014", "57P01", "08006", "53300", "40001", "55P03", "28P01", "3D000", "XX000", ""] {
             assert!(!is_about_the_query(code), "{code}");
         }
     }

@@ -31,7 +31,8 @@ pub(super) struct Local {
 /// How a rename ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Renamed {
-    Yes,
+    /// With the published file's tag.
+    Yes(String),
     /// The staged file is gone: a newer owner removed it.
     Refused,
 }
@@ -87,13 +88,18 @@ impl Local {
         }
     }
 
-    pub(super) async fn remove_staged(&self, lease: Lease) -> Result<(), StorageError> {
-        match tokio::fs::remove_file(self.staged(lease)).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StorageError::io("remove a staged file", &self.url, error))
+    /// Removes what the chunk's claims up to this one staged. All of them: a claim in between may have
+    /// been the writer for too short a time to remove its predecessor's.
+    pub(super) async fn remove_staged(&self, last: Lease) -> Result<(), StorageError> {
+        for fence in 1..=last.fence {
+            match tokio::fs::remove_file(self.staged(Lease { fence, ..last })).await {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StorageError::io("remove a staged file", &self.url, error));
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// Moves a durable staged file to its place, durably. Blocks.
@@ -102,10 +108,16 @@ impl Local {
         // Twice: the folder may have been removed since it was remembered.
         for last in [false, true] {
             self.make_durable(folder)?;
+            // Before the rename, which keeps both: what is there afterwards may be someone else's.
+            let tag = match fs::metadata(staged).and_then(|found| tag(&found)) {
+                Ok(tag) => tag,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Renamed::Refused),
+                Err(error) => return Err(error),
+            };
             match fs::rename(staged, target) {
                 Ok(()) => {
                     sync_folder(folder)?;
-                    return Ok(Renamed::Yes);
+                    return Ok(Renamed::Yes(tag));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if !staged.try_exists()? {
@@ -161,15 +173,17 @@ impl Local {
         tried.await.map_err(io::Error::other).flatten().map_err(|e| StorageError::io("write", &self.url, e))
     }
 
-    /// The size of a published file; `None`: there is none.
-    pub(super) async fn size(&self, path: &str) -> Result<Option<u64>, StorageError> {
-        match tokio::fs::metadata(self.target(path)?).await {
-            Ok(found) => Ok(found.is_file().then_some(found.len())),
+    /// What is known of a published file; `None`: there is none.
+    pub(super) async fn look(&self, path: &str) -> Result<Option<Stored>, StorageError> {
+        let found = match tokio::fs::metadata(self.target(path)?).await {
+            Ok(found) if found.is_file() => stored(&found).map(Some),
+            Ok(_) => Ok(None),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(None)
             }
-            Err(error) => Err(StorageError::io(&format!("look for `{path}`"), &self.url, error)),
-        }
+            Err(error) => Err(error),
+        };
+        found.map_err(|error| StorageError::io(&format!("look for `{path}`"), &self.url, error))
     }
 
     pub(super) async fn read(
@@ -177,19 +191,31 @@ impl Local {
         path: &str,
         range: Option<Range<u64>>,
     ) -> Result<(Stored, ByteStream), StorageError> {
-        if self.size(path).await?.is_none() {
+        if self.look(path).await?.is_none() {
             return Err(StorageError::NotFound { path: path.to_owned() });
         }
         let url = self.url.clone();
         let act = format!("read `{path}`");
         let failed = move |error| StorageError::io(&act, &url, error);
         let mut file = tokio::fs::File::open(self.target(path)?).await.map_err(&failed)?;
-        let size = file.metadata().await.map_err(&failed)?.len();
-        let range = within(range, size);
+        // Of the file that is read, which may have been replaced since.
+        let stored = file.metadata().await.and_then(|found| stored(&found)).map_err(&failed)?;
+        let range = within(range, stored.size);
         file.seek(io::SeekFrom::Start(range.start)).await.map_err(&failed)?;
         let bytes = ReaderStream::with_capacity(file.take(range.end - range.start), READ_BUFFER);
-        Ok((Stored { size, etag: None }, bytes.map_err(failed).boxed()))
+        Ok((stored, bytes.map_err(failed).boxed()))
     }
+}
+
+fn stored(found: &fs::Metadata) -> io::Result<Stored> {
+    Ok(Stored { size: found.len(), etag: Some(tag(found)?) })
+}
+
+/// A folder's stand-in for an ETag: a file of the same size that replaced the published one has another
+/// time. No inode number, which neither a restored copy nor every network mount keeps.
+fn tag(found: &fs::Metadata) -> io::Result<String> {
+    let modified = found.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(format!("\"{:x}-{:x}\"", modified.as_nanos(), found.len()))
 }
 
 /// The part of a range that a file of this size has.

@@ -96,11 +96,12 @@ impl LocalFile {
         written.await.map_err(io::Error::other).flatten().map_err(|error| self.failed("write", error))
     }
 
+    /// Publishes what was written; returns its tag.
     pub(super) async fn publish(
         mut self,
         publisher: &dyn Publisher,
         path: &str,
-    ) -> Result<Total, StorageError> {
+    ) -> Result<(Total, String), StorageError> {
         let total = self.finish().await?;
         let published = self.rename(publisher, path).await;
         if published.is_err()
@@ -108,16 +109,16 @@ impl LocalFile {
         {
             tracing::warn!(attempt = %self.lease, path, %error, "staged file not removed");
         }
-        published.map(|()| total)
+        published.map(|tag| (total, tag))
     }
 
-    async fn rename(&self, publisher: &dyn Publisher, path: &str) -> Result<(), StorageError> {
+    async fn rename(&self, publisher: &dyn Publisher, path: &str) -> Result<String, StorageError> {
         let (local, staged) = (Arc::clone(&self.local), self.local.staged(self.lease));
         let target = local.target(path)?;
         prove(publisher, self.lease, path).await?;
         let renamed = tokio::task::spawn_blocking(move || local.rename(&staged, &target)).await;
         match renamed.map_err(io::Error::other).flatten() {
-            Ok(Renamed::Yes) => Ok(()),
+            Ok(Renamed::Yes(tag)) => Ok(tag),
             Ok(Renamed::Refused) => {
                 tracing::warn!(
                     attempt = %self.lease,

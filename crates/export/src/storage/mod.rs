@@ -50,8 +50,16 @@ pub trait Publisher: Send + Sync {
 pub struct Stored {
     /// Size in bytes.
     pub size: u64,
-    /// The storage's ETag, where it has one.
+    /// The storage's ETag; a folder's is made of time and size.
     pub etag: Option<String>,
+}
+
+impl Stored {
+    /// Whether this is the file that was recorded. A record without an ETag was made before folders had
+    /// them: there the size must do.
+    pub fn is(&self, bytes: u64, etag: Option<&str>) -> bool {
+        self.size == bytes && etag.is_none_or(|etag| object::same_etag(etag, &self.etag))
+    }
 }
 
 /// Bytes of a file, as they come.
@@ -112,14 +120,19 @@ impl Storage {
 
     /// Whether a recorded file is really there, unchanged as far as ETag or size can tell.
     pub async fn is_there(&self, record: &FileRecord) -> Result<bool, StorageError> {
-        let bytes = u64::try_from(record.bytes).ok();
+        let Ok(bytes) = u64::try_from(record.bytes) else { return Ok(false) };
+        let (found, etag) = (self.look(&record.path).await?, record.etag.as_deref());
+        // Every object store has ETags: a record without one speaks of another storage.
+        let known = etag.is_some() || matches!(self.place, Place::Local(_));
+        Ok(known && found.is_some_and(|found| found.is(bytes, etag)))
+    }
+
+    async fn look(&self, path: &str) -> Result<Option<Stored>, StorageError> {
         match &self.place {
-            Place::Local(local) => Ok(local.size(&record.path).await? == bytes && bytes.is_some()),
+            Place::Local(local) => local.look(path).await,
             Place::Objects(objects) => {
-                let Some(found) = objects.head(&record.path).await? else { return Ok(false) };
-                // Every object store has ETags: a record without one speaks of another storage.
-                let same = record.etag.as_deref().is_some_and(|etag| object::same_etag(etag, &found.etag));
-                Ok(same && Some(found.size) == bytes)
+                let head = objects.head(path).await?;
+                Ok(head.map(|head| Stored { size: head.size, etag: head.etag }))
             }
         }
     }
@@ -135,6 +148,9 @@ impl Storage {
     ) -> Result<StagedFile<'a>, StorageError> {
         if let Some(leftover) = &grant.leftover {
             self.remove_leftover(leftover).await?;
+        }
+        if let Place::Local(local) = &self.place {
+            local.remove_staged(Lease { fence: lease.fence - 1, ..lease }).await?;
         }
         match &self.place {
             Place::Local(local) => {

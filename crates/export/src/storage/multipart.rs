@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use object_store::multipart::PartId;
 use object_store::path::Path;
-use object_store::{Error, PutMultipartOptions};
+use object_store::{Error, PutMultipartOptions, PutPayload};
 use outhaul_core::file::Upload;
 use outhaul_core::id::Lease;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, JoinSet};
 
-use super::budget::{self, FREE, MAX_PARTS, PARTS_IN_FLIGHT};
+use super::budget::{self, FREE, MAX_PARTS, SMALL, TAIL};
 use super::checksum::{Tally, Total};
 use super::object::{Objects, Service, quoted};
 use super::put;
@@ -28,16 +28,29 @@ pub(super) struct ObjectFile {
     path: String,
     recorded: Option<String>,
     tally: Tally,
+    /// What would be the first part, while the file may still turn out to be a small one.
+    head: Option<Part>,
     buffer: BytesMut,
     /// Memory for `buffer` beyond what is free.
     memory: Option<OwnedSemaphorePermit>,
+    /// Memory for one part, which no other file can take.
+    own: Arc<Semaphore>,
     uploading: Option<Uploading>,
 }
+
+/// A full buffer, and the memory for it.
+struct Part {
+    bytes: Bytes,
+    memory: Option<OwnedSemaphorePermit>,
+}
+
+/// The number of a part, and how sending it ended.
+type Sent = (usize, Result<PartId, Error>);
 
 struct Uploading {
     key: Path,
     upload: Upload,
-    under_way: JoinSet<(usize, Result<PartId, Error>)>,
+    under_way: JoinSet<Sent>,
     parts: Vec<Option<PartId>>,
 }
 
@@ -49,8 +62,10 @@ impl ObjectFile {
             path,
             recorded,
             tally: Tally::default(),
+            head: None,
             buffer: BytesMut::new(),
             memory: None,
+            own: Arc::new(Semaphore::new(1)),
             uploading: None,
         }
     }
@@ -63,15 +78,16 @@ impl ObjectFile {
         self.tally.add(bytes);
         let mut rest = bytes;
         while !rest.is_empty() {
+            // A buffer is passed on only now, with more to come: a file that just fills it is a small one.
             let size = budget::part_size(self.uploading.as_ref().map_or(0, |up| up.parts.len()));
-            if self.buffer.len() == size {
-                // Only now, with more to come: a file that just fills the buffer is a small one.
-                self.send_part(publisher).await?;
+            let limit = if self.head.is_some() { TAIL } else { size };
+            if self.buffer.len() == limit {
+                self.pass_on(publisher).await?;
                 continue;
             }
-            let taken = rest.len().min(size - self.buffer.len());
-            if self.memory.is_none() && self.buffer.len() + taken > FREE {
-                self.memory = Some(budget::take(size).await);
+            let taken = rest.len().min(limit - self.buffer.len());
+            if self.buffer.len() + taken > FREE && self.buffer.capacity() < limit {
+                self.memory = self.memory_for(size).await?;
                 let small = std::mem::replace(&mut self.buffer, budget::buffer(size));
                 self.buffer.extend_from_slice(&small);
             }
@@ -81,35 +97,45 @@ impl ObjectFile {
         Ok(())
     }
 
-    /// Sends the buffer as the next part, behind at most one other that is under way.
-    async fn send_part(&mut self, publisher: &dyn Publisher) -> Result<(), StorageError> {
-        let uploading = match &mut self.uploading {
-            Some(uploading) => uploading,
+    /// Makes room for more: sends a part, or turns from a small file into an upload.
+    async fn pass_on(&mut self, publisher: &dyn Publisher) -> Result<(), StorageError> {
+        if let Some(uploading) = &mut self.uploading {
+            let part = Part { bytes: std::mem::take(&mut self.buffer).freeze(), memory: self.memory.take() };
+            return uploading.send(&self.objects, part);
+        }
+        let head = match self.head.take() {
+            Some(head) => head,
             None => {
-                let started = self.start(publisher).await?;
-                self.uploading.insert(started)
+                let part =
+                    Part { bytes: std::mem::take(&mut self.buffer).freeze(), memory: self.memory.take() };
+                if let Some(memory) = budget::spare(&self.objects.reserve, TAIL) {
+                    (self.memory, self.buffer) = (Some(memory), BytesMut::with_capacity(TAIL));
+                    self.head = Some(part);
+                    return Ok(());
+                }
+                // Memory is short: an upload needs less of it than one PUT of up to 8 MiB.
+                part
             }
         };
-        while uploading.under_way.len() >= PARTS_IN_FLIGHT {
-            uploading.join_one(&self.objects).await?;
+        let started = self.start(publisher).await?;
+        self.uploading.insert(started).send(&self.objects, head)
+    }
+
+    /// Memory for the next part: the file's own, else spare one, else its own when that was sent.
+    async fn memory_for(&mut self, size: usize) -> Result<Option<OwnedSemaphorePermit>, StorageError> {
+        loop {
+            if let Ok(own) = Arc::clone(&self.own).try_acquire_owned() {
+                return Ok(Some(own));
+            }
+            // Of parts that have grown large, a file has one in memory.
+            let spare = if size <= SMALL { budget::spare(&self.objects.reserve, size) } else { None };
+            match &mut self.uploading {
+                Some(uploading) if spare.is_none() && !uploading.under_way.is_empty() => {
+                    uploading.join_one(&self.objects).await?;
+                }
+                _ => return Ok(spare),
+            }
         }
-        let index = uploading.parts.len();
-        if index >= MAX_PARTS {
-            let limit = (0..MAX_PARTS).map(budget::part_size).sum::<usize>() >> 30;
-            return Err(StorageError::fatal(format!("`{}` is larger than {limit} GiB", self.path)));
-        }
-        let bytes = std::mem::take(&mut self.buffer).freeze();
-        let memory = self.memory.take();
-        let (objects, key) = (Arc::clone(&self.objects), uploading.key.clone());
-        let id = uploading.upload.upload_id.clone();
-        uploading.parts.push(None);
-        uploading.under_way.spawn(async move {
-            let sent = objects.multipart.put_part(&key, &id, index, bytes.clone().into()).await;
-            budget::recycle(bytes);
-            drop(memory);
-            (index, sent)
-        });
-        Ok(())
     }
 
     /// Opens an upload and records it. One that could not be recorded is aborted: nobody else knows it.
@@ -144,11 +170,13 @@ impl ObjectFile {
     ) -> Result<(Total, String), StorageError> {
         let total = std::mem::take(&mut self.tally).total();
         if self.uploading.is_none() {
-            let bytes = std::mem::take(&mut self.buffer).freeze();
-            let recorded = self.recorded.take();
-            let (objects, sent) = (&self.objects, bytes.clone());
+            let rest = std::mem::take(&mut self.buffer).freeze();
+            let (head, _memory) = self.head.take().map(|head| (head.bytes, head.memory)).unzip();
+            let pieces: Vec<Bytes> = head.into_iter().chain([rest]).collect();
+            let (objects, recorded) = (&self.objects, self.recorded.take());
+            let sent = PutPayload::from_iter(pieces.iter().cloned());
             let etag = put::put(objects, publisher, self.lease, &self.path, recorded, sent, &total).await;
-            budget::recycle(bytes);
+            pieces.into_iter().for_each(budget::recycle);
             return etag.map(|etag| (total, etag));
         }
         match self.complete(publisher, &total).await {
@@ -164,11 +192,10 @@ impl ObjectFile {
     }
 
     async fn complete(&mut self, publisher: &dyn Publisher, total: &Total) -> Result<String, StorageError> {
-        self.send_part(publisher).await?;
-        let uploading = self.uploading.as_mut().expect("a part was just sent");
-        while !uploading.under_way.is_empty() {
-            uploading.join_one(&self.objects).await?;
-        }
+        let uploading = self.uploading.as_mut().expect("only uploads are completed");
+        let part = Part { bytes: std::mem::take(&mut self.buffer).freeze(), memory: self.memory.take() };
+        uploading.send(&self.objects, part)?;
+        uploading.join_all(&self.objects).await?;
         let parts: Vec<PartId> = uploading.parts.drain(..).flatten().collect();
         let (key, id) = (uploading.key.clone(), uploading.upload.upload_id.clone());
         prove(publisher, self.lease, &self.path).await?;
@@ -211,20 +238,56 @@ impl ObjectFile {
 }
 
 impl Uploading {
+    /// Starts to send the next part; how many are under way is a matter of memory.
+    fn send(&mut self, objects: &Arc<Objects>, part: Part) -> Result<(), StorageError> {
+        // A part that failed ends the file now, not after all the others.
+        while let Some(ended) = self.under_way.try_join_next() {
+            self.note(ended, objects)?;
+        }
+        let index = self.parts.len();
+        if index >= MAX_PARTS {
+            let limit = (0..MAX_PARTS).map(budget::part_size).sum::<usize>() >> 30;
+            return Err(StorageError::fatal(format!("`{}` is larger than {limit} GiB", self.upload.path)));
+        }
+        let Part { bytes, memory } = part;
+        let (objects, key) = (Arc::clone(objects), self.key.clone());
+        let id = self.upload.upload_id.clone();
+        self.parts.push(None);
+        self.under_way.spawn(async move {
+            let sent = objects.multipart.put_part(&key, &id, index, bytes.clone().into()).await;
+            budget::recycle(bytes);
+            drop(memory);
+            (index, sent)
+        });
+        Ok(())
+    }
+
+    /// Waits for every part.
+    async fn join_all(&mut self, objects: &Objects) -> Result<(), StorageError> {
+        while !self.under_way.is_empty() {
+            self.join_one(objects).await?;
+        }
+        Ok(())
+    }
+
     /// Waits for one part.
     async fn join_one(&mut self, objects: &Objects) -> Result<(), StorageError> {
         match self.under_way.join_next().await {
+            Some(ended) => self.note(ended, objects),
             None => Ok(()),
-            Some(Ok((index, Ok(part)))) => {
+        }
+    }
+
+    fn note(&mut self, ended: Result<Sent, JoinError>, objects: &Objects) -> Result<(), StorageError> {
+        match ended {
+            Ok((index, Ok(part))) => {
                 self.parts[index] = Some(part);
                 Ok(())
             }
-            Some(Ok((index, Err(error)))) => {
+            Ok((index, Err(error))) => {
                 Err(objects.failed(&format!("upload part {} of `{}`", index + 1, self.upload.path), error))
             }
-            Some(Err(_)) => {
-                Err(StorageError::retryable(format!("upload of `{}`: a part ended", self.upload.path)))
-            }
+            Err(_) => Err(StorageError::retryable(format!("upload of `{}`: a part ended", self.upload.path))),
         }
     }
 }

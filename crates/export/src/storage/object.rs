@@ -11,6 +11,7 @@ use object_store::path::Path;
 use object_store::signer::{Method, Signer};
 use object_store::{Attribute, Attributes, Error, GetOptions, GetRange, GetResult, ObjectStore};
 use outhaul_core::file::Upload;
+use tokio::sync::Semaphore;
 use url::Url;
 
 use super::checksum::Tally;
@@ -37,6 +38,8 @@ pub(super) struct Objects {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) multipart: Arc<dyn MultipartStore>,
     signer: Arc<dyn Signer>,
+    /// Memory that uploads share.
+    pub(super) reserve: Arc<Semaphore>,
     pub(super) service: Service,
     prefix: String,
     url: String,

@@ -1,8 +1,7 @@
 //! Small files: one conditional PUT, marked with the attempt that made it. A refusal or a lost reply
 //! is settled by looking at what is there.
 
-use bytes::Bytes;
-use object_store::{Error, PutMode, PutOptions, UpdateVersion};
+use object_store::{Error, PutMode, PutOptions, PutPayload, UpdateVersion};
 use outhaul_core::id::Lease;
 
 use super::checksum::Total;
@@ -17,7 +16,7 @@ pub(super) async fn put(
     lease: Lease,
     path: &str,
     recorded: Option<String>,
-    bytes: Bytes,
+    bytes: PutPayload,
     total: &Total,
 ) -> Result<String, StorageError> {
     let key = objects.key(path)?;
@@ -34,7 +33,7 @@ pub(super) async fn put(
             ..PutOptions::default()
         };
         tries_left -= 1;
-        let error = match objects.store.put_opts(&key, bytes.clone().into(), options).await {
+        let error = match objects.store.put_opts(&key, bytes.clone(), options).await {
             Ok(done) => match done.e_tag {
                 Some(etag) => return Ok(quoted(etag)),
                 None => Error::Generic { store: "object", source: "the reply has no ETag".into() },

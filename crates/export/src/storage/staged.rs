@@ -22,7 +22,7 @@ pub struct Published {
     pub bytes: u64,
     /// Checksum in hex.
     pub sha256: String,
-    /// The storage's ETag, where it has one.
+    /// The storage's ETag; a folder's is made of time and size.
     pub etag: Option<String>,
 }
 
@@ -76,10 +76,11 @@ impl<'a> StagedFile<'a> {
     pub async fn publish(self) -> Result<Published, StorageError> {
         let Self { publisher, path, kind, .. } = self;
         let published = match kind {
-            Kind::Local(file) => file.publish(publisher, &path).await.map(|total| (total, None)),
-            Kind::Object(file) => file.publish(publisher).await.map(|(total, etag)| (total, Some(etag))),
+            Kind::Local(file) => file.publish(publisher, &path).await,
+            Kind::Object(file) => file.publish(publisher).await,
         };
-        published.map(|(Total { bytes, sha256 }, etag)| Published { path, bytes, sha256, etag })
+        let etag_too = |(Total { bytes, sha256 }, etag)| Published { path, bytes, sha256, etag: Some(etag) };
+        published.map(etag_too)
     }
 
     /// Removes what was staged. Best effort: what cannot be removed is logged, and left to the sweep.

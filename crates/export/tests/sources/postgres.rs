@@ -214,6 +214,10 @@ async fn queries_that_do_not_fit_are_fatal_and_say_so() {
         ("select * from t where n = :key", "operator does not exist: integer = text"),
         ("select :key::int", "invalid input syntax for type integer: \"ABC\""),
         ("select 1 / (n - n) from (values (1)) as v(n)", "division by zero"),
+        (
+            "select (select n from (values (1), (2)) as v(n))",
+            "more than one row returned by a subquery used as an expression",
+        ),
     ] {
         let expected = format!("dataset `positions` does not fit source `warehouse`: {cause}");
         assert_eq!(run(&source, sql, "ABC").await, Err(Failed::Fatal(expected)), "{sql}");
@@ -225,9 +229,17 @@ async fn queries_that_do_not_fit_are_fatal_and_say_so() {
 #[tokio::test]
 async fn nothing_can_be_written() {
     let (db, mut admin) = database().await;
-    sqlx::raw_sql("create table t (n int)").execute(&mut admin).await.unwrap();
-    let failed = run(&source(db.url()), "insert into t values (1) returning n", "k").await.unwrap_err();
-    assert!(failed.to_string().contains("read-only transaction"), "{failed}");
+    sqlx::raw_sql("create table t (n int); create sequence s").execute(&mut admin).await.unwrap();
+    sqlx::raw_sql("create function w() returns int language sql as 'insert into t values (1) returning n'")
+        .execute(&mut admin)
+        .await
+        .unwrap();
+    let why = "dataset `positions` does not fit source `warehouse`: the query writes; it must only read";
+    for sql in ["insert into t values (1) returning n", "select w()", "select nextval('s')"] {
+        assert_eq!(run(&source(db.url()), sql, "k").await, Err(Failed::Fatal(why.into())), "{sql}");
+    }
+    let rows: i64 = sqlx::query_scalar("select count(*) from t").fetch_one(&mut admin).await.unwrap();
+    assert_eq!(rows, 0);
 }
 
 #[tokio::test]

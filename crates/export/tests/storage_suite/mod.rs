@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 /// Published by one PUT.
 pub(crate) const SMALL: usize = 300_000;
-/// Published by a multipart upload of three parts.
+/// Published by a multipart upload of four parts.
 pub(crate) const LARGE: usize = 17 * 1024 * 1024 + 3;
 
 /// A storage, and a way past it.

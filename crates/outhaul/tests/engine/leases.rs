@@ -98,10 +98,11 @@ async fn a_database_that_is_away_for_a_moment_costs_no_attempt() {
         away.then(crate::fake::unavailable)
     });
     let engine = start(store.clone(), &handler, settings(1, LEASE)).await;
-    handler.until("it was allowed to publish", |seen| {
-        seen.started.lock().unwrap().contains(&"publishing".to_owned())
-    })
-    .await;
+    handler
+        .until("it was allowed to publish", |seen| {
+            seen.started.lock().unwrap().contains(&"publishing".to_owned())
+        })
+        .await;
     assert_eq!(store.rows().row("publish").chunk.attempt, 1);
     assert_eq!(store.rows().writes, [], "no failure was recorded");
     engine.stop().await;

@@ -1,5 +1,5 @@
-//! From a URL and options to a bucket. Credentials come from the options or, without them, from the
-//! service's usual environment; they never go into a URL or an error.
+//! From a URL and options to a bucket. For S3 the options are all there is (the configuration adds the
+//! environment to them by its own rule); credentials never go into a URL or an error.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -14,6 +14,7 @@ use object_store::signer::Signer;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 use outhaul_core::secret::Secret;
 
+use super::super::budget;
 use super::{Objects, Service, StorageError, key};
 
 type Options = BTreeMap<String, Secret>;
@@ -24,13 +25,10 @@ impl Objects {
         check_http(options)?;
         match place.service {
             Service::S3 => {
-                // Keys that are given must not be mixed with a session token of the environment.
-                let given = read(options, AmazonS3ConfigKey::from_str)?;
-                let own_key = given.iter().any(|(key, _)| *key == AmazonS3ConfigKey::AccessKeyId);
-                let base = if own_key { AmazonS3Builder::new() } else { AmazonS3Builder::from_env() };
-                let built = given
+                // Not `from_env`: an endpoint there would go before the one that is given.
+                let built = read(options, AmazonS3ConfigKey::from_str)?
                     .into_iter()
-                    .fold(base, |builder, (key, value)| builder.with_config(key, value))
+                    .fold(AmazonS3Builder::new(), |builder, (key, value)| builder.with_config(key, value))
                     .with_bucket_name(&place.bucket)
                     .with_conditional_put(S3ConditionalPut::ETagMatch)
                     .with_retry(retry())
@@ -124,6 +122,7 @@ impl Place {
             store: Arc::clone(&store) as Arc<dyn ObjectStore>,
             multipart: Arc::clone(&store) as Arc<dyn MultipartStore>,
             signer: store,
+            reserve: budget::reserve(),
             service: self.service,
             prefix: self.prefix,
             url: self.url,

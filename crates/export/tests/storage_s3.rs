@@ -317,3 +317,43 @@ async fn people_get_urls_that_work() {
     let got = Command::new("curl").args(["-sS", "--fail", "--noproxy", "*", url.as_str()]).output().unwrap();
     assert!(got.stdout == bytes, "{}", String::from_utf8_lossy(&got.stderr));
 }
+
+/// Opens an upload, and is dropped before it could record it.
+#[derive(Default)]
+struct Dropped {
+    reached: tokio::sync::Notify,
+}
+
+#[async_trait]
+impl Publisher for Dropped {
+    async fn may_publish(&self) -> Result<(), Failed> {
+        Ok(())
+    }
+
+    async fn record_upload(&self, _: &Upload) -> Result<(), Failed> {
+        self.reached.notify_one();
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn an_upload_whose_owner_was_dropped_before_recording_it_is_aborted() {
+    let ground = bucket().await;
+    let owner = Dropped::default();
+    let path = "exports/2025/02/15/ABC_20250215.csv".to_owned();
+    let mut file = ground.storage().begin(&owner, lease(1, 1), path, &first()).await.unwrap();
+    let bytes = content(1, LARGE);
+    tokio::select! {
+        written = write(&mut file, &bytes) => panic!("it cannot be written: {written:?}"),
+        () = owner.reached.notified() => {}
+    }
+    drop(file);
+    // By a task that nobody waits for: look until it is done.
+    for _ in 0..600 {
+        if ground.unfinished().await == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the upload is still open");
+}

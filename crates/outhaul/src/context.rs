@@ -201,14 +201,16 @@ impl ChunkContext {
         }
     }
 
-    /// Records a multipart upload before its first part is sent.
+    /// Records a multipart upload before its first part is sent. Asks once: until it is recorded nobody
+    /// else knows of the upload, so a database that is away must not keep it open; the caller aborts it.
     pub async fn record_upload(&self, identity: &FileIdentity, upload: &Upload) -> Result<(), Failed> {
-        let (lease, given) = (self.chunk.lease, Arc::new((identity.clone(), upload.clone())));
-        let ask = |store: Arc<dyn Store>| {
-            let given = given.clone();
-            async move { store.file_upload(lease, &given.0, &given.1).await }
-        };
-        if self.ask(ask).await? { Ok(()) } else { Err(Failed::Stopped) }
+        let (store, lease) = (self.store.clone(), self.chunk.lease);
+        let (identity, upload) = (identity.clone(), upload.clone());
+        match unbroken(async move { store.file_upload(lease, &identity, &upload).await }).await? {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Failed::Stopped),
+            Err(error) => Err(Failed::Retryable(error.to_string())),
+        }
     }
 
     /// Proves the lease right before publishing. From an `Ok` on, a cancellation comes too late.
@@ -227,8 +229,7 @@ impl ChunkContext {
     }
 
     /// Asks the store until it answers: a database that is away for a while costs no attempt, as long as
-    /// the lease lives. Each call runs to its end even if the handler is dropped meanwhile, for one that is
-    /// cut off half-way can leave a transaction open in the pool.
+    /// the lease lives.
     async fn ask<T, F>(&self, call: impl Fn(Arc<dyn Store>) -> F) -> Result<T, Failed>
     where
         T: Send + 'static,
@@ -237,11 +238,10 @@ impl ChunkContext {
         let _waiting = self.waiting();
         let mut wait = FIRST_WAIT;
         loop {
-            match tokio::spawn(call(self.store.clone())).await {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(StoreError::Unavailable(_))) => {}
-                Ok(Err(error)) => return Err(Failed::Retryable(error.to_string())),
-                Err(_) => return Err(Failed::Retryable("a database call broke off".to_owned())),
+            match unbroken(call(self.store.clone())).await? {
+                Ok(answer) => return Ok(answer),
+                Err(StoreError::Unavailable(_)) => {}
+                Err(error) => return Err(Failed::Retryable(error.to_string())),
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
@@ -249,6 +249,12 @@ impl ChunkContext {
             }
         }
     }
+}
+
+/// Runs a store call to its end even if the handler is dropped meanwhile: a call that is cut off
+/// half-way can leave a transaction open in the pool.
+async fn unbroken<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> Result<T, Failed> {
+    tokio::spawn(call).await.map_err(|_| Failed::Retryable("a database call broke off".to_owned()))
 }
 
 #[cfg(test)]

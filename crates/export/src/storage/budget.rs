@@ -22,8 +22,8 @@ pub(super) const MAX_PARTS: usize = 10_000;
 /// The shared reserve. Four large files at once hold 30 MiB with it, which leaves their process well
 /// below 64.
 const RESERVE: usize = 2 * PART;
-/// Buffers that are kept for later files.
-const MOST_IDLE: usize = 2;
+/// Buffers that are kept for later files: what those four hold, so that they never take new ones.
+const MOST_IDLE: usize = 4 + RESERVE / PART;
 
 /// Buffers to use again. The allocator would keep freed ones as well, but not count them.
 static IDLE: Mutex<Vec<BytesMut>> = Mutex::new(Vec::new());
@@ -108,6 +108,6 @@ mod tests {
         assert!(first.is_some() && second.is_some());
         assert!(spare(&reserve, 1).is_none());
         drop(first);
-        assert!(spare(&reserve, TAIL).is_some());
+        assert!(spare(&reserve, PART).is_some());
     }
 }

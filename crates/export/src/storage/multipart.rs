@@ -14,7 +14,7 @@ use outhaul_core::id::Lease;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
-use super::budget::{self, FREE, MAX_PARTS, SMALL, TAIL};
+use super::budget::{self, FREE, MAX_PARTS, PART, SMALL, TAIL};
 use super::checksum::{Tally, Total};
 use super::object::{Objects, Service, quoted};
 use super::put;
@@ -52,6 +52,30 @@ struct Uploading {
     upload: Upload,
     under_way: JoinSet<Sent>,
     parts: Vec<Option<PartId>>,
+}
+
+/// An upload that is open and that nobody else knows of yet. If whoever opened it is dropped before it
+/// was recorded (told to stop, for example), it is aborted.
+struct Unrecorded {
+    objects: Arc<Objects>,
+    upload: Upload,
+    settled: bool,
+}
+
+impl Drop for Unrecorded {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        // Without a runtime the process ends, and so does everything that could abort it.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (objects, upload) = (Arc::clone(&self.objects), self.upload.clone());
+        runtime.spawn(async move {
+            if let Err(error) = objects.abort(&upload).await {
+                tracing::warn!(path = upload.path, %error, "upload not aborted");
+            }
+        });
+    }
 }
 
 impl ObjectFile {
@@ -108,8 +132,8 @@ impl ObjectFile {
             None => {
                 let part =
                     Part { bytes: std::mem::take(&mut self.buffer).freeze(), memory: self.memory.take() };
-                if let Some(memory) = budget::spare(&self.objects.reserve, TAIL) {
-                    (self.memory, self.buffer) = (Some(memory), BytesMut::with_capacity(TAIL));
+                if let Some(memory) = budget::spare(&self.objects.reserve, PART) {
+                    (self.memory, self.buffer) = (Some(memory), budget::buffer(PART));
                     self.head = Some(part);
                     return Ok(());
                 }
@@ -147,15 +171,25 @@ impl ObjectFile {
             service => service.marks(self.lease.to_string(), None),
         };
         let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
-        let created = self.objects.multipart.create_multipart_opts(&key, options).await;
-        let upload_id = created.map_err(|error| self.failed("start the upload of", error))?;
-        let upload = Upload { path: self.path.clone(), upload_id };
+        let (objects, path, at) = (Arc::clone(&self.objects), self.path.clone(), key.clone());
+        // In a task of its own: if this future is dropped meanwhile, the upload is still heard of, and aborted.
+        let created = tokio::spawn(async move {
+            let upload_id = objects.multipart.create_multipart_opts(&at, options).await?;
+            Ok(Unrecorded { objects, upload: Upload { path, upload_id }, settled: false })
+        });
+        let created = created
+            .await
+            .map_err(|_| StorageError::retryable(format!("upload of `{}`: its start ended", self.path)))?;
+        let mut unrecorded = created.map_err(|error| self.failed("start the upload of", error))?;
+        let upload = unrecorded.upload.clone();
         if let Err(failed) = publisher.record_upload(&upload).await {
             if let Err(error) = self.objects.abort(&upload).await {
                 tracing::warn!(attempt = %self.lease, path = self.path, %error, "upload not aborted");
             }
+            unrecorded.settled = true;
             return Err(failed.into());
         }
+        unrecorded.settled = true;
         Ok(Uploading { key, upload, under_way: JoinSet::new(), parts: Vec::new() })
     }
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than anything here takes on a slow machine; reaching it is a failure, never a measure.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where jobs and files are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

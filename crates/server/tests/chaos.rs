@@ -54,13 +54,14 @@ async fn kill_run(kind: Kind) {
     let id = client.submit(&json!({ "items": items, "idempotencyKey": "kill-run" })).await;
 
     let over = Arc::new(AtomicBool::new(false));
+    let stop_killing = StopKilling(over.clone());
     let killer = tokio::task::spawn_blocking({
         let (over, stack, server) = (over.clone(), stack.clone(), server.clone());
         move || kill_at_random(&over, &stack, &server)
     });
     // The other process answers for the same job.
     let job = second.client().wait_for(&id, "COMPLETED").await;
-    over.store(true, Ordering::Relaxed);
+    drop(stop_killing);
     let (kills, restarts) = killer.await.expect("the killer ends");
     assert!(kills >= 6 && restarts >= 2, "little happened: {kills} kills, {restarts} restarts");
 
@@ -101,6 +102,15 @@ async fn kill_run(kind: Kind) {
             found.retain(|path| !path.starts_with(".staging"));
             assert_eq!(found, paths, "published files are those of the manifest");
         }
+    }
+}
+
+/// Tells the killer to stop, also when the test fails before its end: it would go on for ever.
+struct StopKilling(Arc<AtomicBool>);
+
+impl Drop for StopKilling {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct OwnedChunk {
     pub(crate) pulse: Arc<Pulse>,
     stop: watch::Sender<Option<Stop>>,
     recording: AtomicBool,
+    /// Whether its place is free for the next although its outcome is not recorded yet.
+    vacated: AtomicBool,
 }
 
 impl OwnedChunk {
@@ -35,8 +37,9 @@ impl OwnedChunk {
         slot: Option<Slot>,
         lease: LocalLease,
     ) -> Arc<Self> {
-        let (stop, recording) = (watch::channel(None).0, AtomicBool::new(false));
-        Arc::new(Self { chunk, handler, slot, pulse: Arc::new(Pulse::new(lease)), stop, recording })
+        let (stop, recording, vacated) =
+            (watch::channel(None).0, AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { chunk, handler, slot, pulse: Arc::new(Pulse::new(lease)), stop, recording, vacated })
     }
 
     pub(crate) fn lease(&self) -> Lease {
@@ -121,21 +124,32 @@ impl Owned {
         metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
     }
 
-    /// Its attempt is over: its slot and its place are free for the next, while its outcome is recorded.
-    pub(crate) fn ended(&self, chunk: &OwnedChunk) {
+    /// Its attempt is over and its outcome is being recorded. After a success its slot and its place are
+    /// free for the next at once; after anything else not before the outcome is recorded, for it may be
+    /// that nothing more of the job must start.
+    pub(crate) fn ended(&self, chunk: &OwnedChunk, success: bool) {
         chunk.recording.store(true, Ordering::Release);
-        if let Some(slot) = chunk.slot {
-            self.slots.unassign(slot, chunk.lease());
+        if success {
+            chunk.vacated.store(true, Ordering::Release);
+            self.vacate(chunk);
         }
-        self.freed.send_modify(|count| *count += 1);
     }
 
     /// Its outcome is recorded, or was discarded.
     pub(crate) fn remove(&self, lease: Lease) {
         let mut chunks = self.chunks();
-        chunks.remove(&lease);
+        let removed = chunks.remove(&lease);
         metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
         drop(chunks);
+        if let Some(chunk) = removed {
+            self.vacate(&chunk);
+        }
+    }
+
+    fn vacate(&self, chunk: &OwnedChunk) {
+        if let Some(slot) = chunk.slot {
+            self.slots.unassign(slot, chunk.lease());
+        }
         self.freed.send_modify(|count| *count += 1);
     }
 
@@ -148,7 +162,7 @@ impl Owned {
     pub(crate) fn room(&self, concurrency: u32) -> u32 {
         let chunks = self.chunks();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let running = count(chunks.values().filter(|chunk| !chunk.is_recording()).count());
+        let running = count(chunks.values().filter(|chunk| !chunk.vacated.load(Ordering::Acquire)).count());
         let all = count(chunks.len());
         concurrency.saturating_sub(running).min(concurrency.saturating_mul(2).saturating_sub(all))
     }

@@ -100,7 +100,7 @@ impl Recorder {
 
     /// Hands in how an attempt ended.
     pub(crate) fn send(&self, chunk: Arc<OwnedChunk>, write: Write) {
-        self.owned.ended(&chunk);
+        self.owned.ended(&chunk, matches!(write, Write::Finish { .. }));
         if self.entries.send(Entry { chunk, write }).is_err() {
             error!("an outcome came after the recorder ended; its lease will run out");
         }

@@ -130,7 +130,7 @@ impl PostgresStore {
             if guarded.rows_affected() == 0 {
                 return Ok(Redriven::Nothing);
             }
-            let (late, late_dead): (i64, i64) = sqlx::query_as(include_str!("sql/job_redrive_held.sql"))
+            let (late, late_dead): (i64, i64) = sqlx::query_as(include_str!("sql/job_redrive_again.sql"))
                 .bind(key)
                 .bind(interval(step))
                 .fetch_one(&mut *tx)

@@ -388,13 +388,13 @@ impl Store for Fake {
 
     // What the engine never asks for.
     async fn job_submit(&self, _: NewJob) -> StoreResult<Submitted> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn job_get(&self, _: &JobId) -> StoreResult<Option<Job>> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn jobs_list(&self, _: &JobFilter) -> StoreResult<Page<Job, i64>> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn chunks_list(
         &self,
@@ -403,13 +403,13 @@ impl Store for Fake {
         _: Option<&str>,
         _: u32,
     ) -> StoreResult<Page<ChunkRow, String>> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn files_list(&self, _: &JobId, _: Option<&str>, _: u32) -> StoreResult<Page<ManifestRow, String>> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn file_get(&self, _: &JobId, _: ChunkId) -> StoreResult<Option<ManifestRow>> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn files_recorded(
         &self,
@@ -418,30 +418,30 @@ impl Store for Fake {
         _: &str,
         _: &[(String, NaiveDate)],
     ) -> StoreResult<Vec<(FileIdentity, FileRecord)>> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn job_cancel(&self, _: &JobId) -> StoreResult<Cancelled> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn job_redrive(&self, _: &JobId) -> StoreResult<Redriven> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn queues_list(&self) -> StoreResult<Vec<QueueRow>> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn queue_pause(&self, _: &str, _: bool) -> StoreResult<bool> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn workers_list(&self, _: Duration) -> StoreResult<Vec<WorkerRow>> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn file_begin(&self, _: &FileBegin) -> StoreResult<FileBegun> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn file_upload(&self, _: Lease, _: &FileIdentity, _: &Upload) -> StoreResult<bool> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
     async fn file_leftover_removed(&self, _: &Leftover) -> StoreResult<()> {
-        unimplemented!()
+        unreachable!("the engine never asks for this")
     }
 }

@@ -1,6 +1,7 @@
 //! A job: one submission, what a client sees and waits for.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
@@ -90,8 +91,8 @@ pub struct Idempotency {
     pub request_hash: String,
 }
 
-/// A job to be stored, with all its chunks, in one transaction.
-#[derive(Clone, Debug)]
+/// A job to be stored, with all its chunks, in one transaction. `Debug` shows no payload.
+#[derive(Clone)]
 pub struct NewJob {
     /// Its id, made by the submitter.
     pub job_id: JobId,
@@ -103,9 +104,12 @@ pub struct NewJob {
     pub owner: String,
     /// The client's key, if it sent one.
     pub idempotency: Option<Idempotency>,
-    /// The validated request as it was understood, for audit.
+    /// While a job of the same type with the same key is SUBMITTED or IN_PROGRESS, no second is stored.
+    pub unique_key: Option<String>,
+    /// The validated request as it was understood, for audit; without the payload of a custom job.
     pub request: Value,
-    /// What every chunk's handler gets of the request; small, for it is read with every claim.
+    /// What every chunk's handler gets of the request. Read with every claim, so small for jobs of many
+    /// chunks; the payload of a custom job, which has one.
     pub params: Value,
     /// 0–9, higher first.
     pub priority: u8,
@@ -119,6 +123,20 @@ pub struct NewJob {
     pub base_path: Option<String>,
     /// The work; never empty.
     pub chunks: Vec<NewChunk>,
+}
+
+impl fmt::Debug for NewJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewJob")
+            .field("job_id", &self.job_id)
+            .field("job_type", &self.job_type)
+            .field("dataset", &self.dataset)
+            .field("owner", &self.owner)
+            .field("priority", &self.priority)
+            .field("run_at", &self.run_at)
+            .field("chunks", &self.chunks.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// One unit of work to be stored with its job. Its position in the list decides its turn.
@@ -157,6 +175,8 @@ pub struct Job {
     pub base_path: Option<String>,
     /// Why it failed, in a sentence.
     pub error_message: Option<String>,
+    /// What a custom job left for its client. Not in lists: it may be large.
+    pub result: Option<Value>,
     /// Chunk counts.
     pub counts: Counts,
     /// Rises with every recorded change.

@@ -2,9 +2,11 @@
 //! storage. Nothing here does input or output, and nothing reads the clock or the environment.
 
 pub mod clock;
+pub mod dead_letter;
 pub mod delivery;
 pub mod duration;
 pub mod file;
+pub mod history;
 pub mod id;
 pub mod job;
 pub mod key;
@@ -13,6 +15,7 @@ pub mod retry;
 pub mod reuse;
 pub mod secret;
 pub mod state;
+pub mod step;
 pub mod store;
 pub mod turn;
 pub mod worker;

@@ -1,6 +1,7 @@
 //! The store port: every act on jobs and chunks, named after what happens to them. One conformance
 //! suite runs against every implementation; the `.sql` files carry the same names.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,11 +9,14 @@ use async_trait::async_trait;
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::stream::BoxStream;
 
+use crate::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use crate::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use crate::history::{HistoryCursor, Transition};
 use crate::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use crate::job::{ChunkRow, Job, JobStatus, NewJob};
 use crate::queue::{QueueRow, QueueSpec};
 use crate::state::ChunkStatus;
+use crate::step::{StepRecord, StepRow};
 use crate::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
 };
@@ -54,6 +58,8 @@ pub enum Submitted {
     Existing(Job),
     /// The key names another request.
     KeyConflict,
+    /// An equal job that may be there only once has not ended yet: this one.
+    Duplicate(Job),
 }
 
 /// How a cancellation ended.
@@ -74,6 +80,8 @@ pub enum Redriven {
     Yes(i64),
     /// It has no dead or held chunks, or is CANCELLED.
     Nothing,
+    /// An equal job that may be there only once was submitted since, and has not ended.
+    Duplicate,
     /// There is no such job.
     Unknown,
 }
@@ -138,6 +146,9 @@ pub trait Store: Send + Sync {
     /// Whether the database answers and takes writes.
     async fn ready(&self) -> StoreResult<()>;
 
+    /// The store itself, for callers that know which one it is and need what only that one can do.
+    fn as_any(&self) -> &dyn Any;
+
     /// A random name of this database, the same for every process on it; it marks our sessions on sources.
     fn installation(&self) -> &str;
 
@@ -152,6 +163,9 @@ pub trait Store: Send + Sync {
 
     /// Stores a job with all its chunks in one transaction, or finds the one its key names.
     async fn job_submit(&self, job: NewJob) -> StoreResult<Submitted>;
+
+    /// Stores many jobs in one transaction; the answers stand in the order of the jobs.
+    async fn jobs_submit(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Submitted>>;
 
     /// One job.
     async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>>;
@@ -188,6 +202,29 @@ pub trait Store: Send + Sync {
         wanted: &[(String, NaiveDate)],
     ) -> StoreResult<Vec<(FileIdentity, FileRecord)>>;
 
+    /// The finished steps of a job, in the order in which they were recorded.
+    async fn steps_list(&self, job_id: &JobId) -> StoreResult<Vec<StepRow>>;
+
+    /// Transitions of a job's chunks, or of one of them, oldest first, after the given place.
+    async fn history_list(
+        &self,
+        job_id: &JobId,
+        chunk_key: Option<&str>,
+        after: Option<HistoryCursor>,
+        limit: u32,
+    ) -> StoreResult<Page<Transition, HistoryCursor>>;
+
+    /// Dead letters, newest first, after the given place.
+    async fn dead_letters_list(
+        &self,
+        filter: &DeadLetterFilter,
+        after: Option<DeadLetterCursor>,
+        limit: u32,
+    ) -> StoreResult<Page<DeadLetter, DeadLetterCursor>>;
+
+    /// How many dead letters there are.
+    async fn dead_letters_count(&self, filter: &DeadLetterFilter) -> StoreResult<u64>;
+
     // --- what people do to jobs ---
 
     /// Marks a job CANCELLED; its chunks follow in sweeps.
@@ -195,6 +232,10 @@ pub trait Store: Send + Sync {
 
     /// Queues a job's dead and held chunks again, in one guarded transaction.
     async fn job_redrive(&self, job_id: &JobId) -> StoreResult<Redriven>;
+
+    /// Queues up to `limit` dead letters again, the oldest first, with what was held because of them;
+    /// returns how many. One guarded transaction per job.
+    async fn dead_letters_redrive(&self, filter: &DeadLetterFilter, limit: u32) -> StoreResult<u64>;
 
     // --- queues and budgets ---
 
@@ -259,6 +300,15 @@ pub trait Store: Send + Sync {
 
     /// Records that owners stopped chunks of CANCELLED jobs; what is not in the answer was lost.
     async fn chunks_cancel(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;
+
+    // --- steps ---
+
+    /// What earlier attempts of this chunk recorded; `None`: the lease is lost.
+    async fn steps_recorded(&self, lease: Lease) -> StoreResult<Option<Vec<StepRecord>>>;
+
+    /// Records a step's result (JSON text) under the fence; `false`: the lease is lost. Repeating it
+    /// under the same fence changes nothing and is `true`.
+    async fn step_record(&self, lease: Lease, name: &str, result: &str) -> StoreResult<bool>;
 
     // --- files ---
 

@@ -1,5 +1,6 @@
 //! Workers: processes that run chunks, and what passes between one and the store.
 
+use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
@@ -57,8 +58,8 @@ pub struct Want {
     pub limit: u32,
 }
 
-/// A chunk that a worker now owns.
-#[derive(Clone, Debug, PartialEq)]
+/// A chunk that a worker now owns. `Debug` shows no payload.
+#[derive(Clone, PartialEq)]
 pub struct ClaimedChunk {
     /// The key to every further write.
     pub lease: Lease,
@@ -90,6 +91,21 @@ pub struct ClaimedChunk {
     pub claimed_at: DateTime<Utc>,
 }
 
+impl fmt::Debug for ClaimedChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimedChunk")
+            .field("lease", &self.lease)
+            .field("queue", &self.queue)
+            .field("job_id", &self.job_id)
+            .field("job_type", &self.job_type)
+            .field("chunk_key", &self.chunk_key)
+            .field("attempt", &self.attempt)
+            .field("lost", &self.lost)
+            .field("claimed_at", &self.claimed_at)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What one heartbeat found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
@@ -112,6 +128,8 @@ pub struct Finish {
     pub file: Option<FileOutcome>,
     /// Why the file was reused or generated.
     pub reason: String,
+    /// What a custom job leaves for its client, as JSON text.
+    pub result: Option<String>,
 }
 
 /// A chunk's failure, to be recorded.
@@ -125,6 +143,8 @@ pub struct Failure {
     pub retry_in: Option<Duration>,
     /// A short human cause, never a stack trace or a secret.
     pub cause: String,
+    /// The step that failed, for custom jobs.
+    pub step: Option<String>,
 }
 
 /// A RUNNING chunk whose lease ran out.
@@ -149,4 +169,32 @@ pub struct Settled {
     pub lease: Lease,
     /// Its state now.
     pub state: ChunkState,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::ChunkId;
+
+    #[test]
+    fn a_claimed_chunk_shows_nothing_of_its_payload() {
+        let chunk = ClaimedChunk {
+            lease: Lease { chunk: ChunkId(1), fence: 1 },
+            queue: QueueId(1),
+            job_id: JobId::new(DateTime::UNIX_EPOCH, 1),
+            job_type: "SEND_EMAIL".to_owned(),
+            dataset: None,
+            owner: "anonymous".to_owned(),
+            params: serde_json::json!({ "password": "hunter2" }),
+            chunk_key: "main".to_owned(),
+            key: None,
+            effective_date: None,
+            attempt: 1,
+            lost: 0,
+            submitted_at: DateTime::UNIX_EPOCH,
+            claimed_at: DateTime::UNIX_EPOCH,
+        };
+        let shown = format!("{chunk:?}");
+        assert!(shown.contains("SEND_EMAIL") && !shown.contains("hunter2"), "{shown}");
+    }
 }

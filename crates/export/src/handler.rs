@@ -72,7 +72,7 @@ impl ExportHandler {
             return Err(Failed::Fatal("the chunk names no dataset, key and date".into()));
         };
         // Other workers may know what this one does not: a change of configuration is being rolled out.
-        let unknown = |what| Failed::Retryable(format!("{what} is not known to this worker"));
+        let unknown = |what| Failed::Retryable(format!("{what} is not known to this worker").into());
         let dataset = self.exports.dataset(name).ok_or_else(|| unknown(format!("dataset `{name}`")))?;
         let source = self.sources.get(&dataset.source);
         let source = source.ok_or_else(|| unknown(format!("source `{}`", dataset.source)))?;
@@ -116,7 +116,7 @@ impl Handler for ExportHandler {
             if task.is_there(record).await? {
                 let reason = reason::reused(rule, window);
                 let file = FileOutcome::Reused { identity: task.identity, record: record.clone() };
-                return Ok(Outcome::Done { file: Some(file), reason });
+                return Ok(Outcome::Done { file: Some(file), reason, result: None });
             }
             gone = true;
             begun = task.begin(Reuse::Never).await?;
@@ -129,7 +129,7 @@ impl Handler for ExportHandler {
                     reason::generated(rule, window, grant.recorded.as_ref())
                 };
                 let file = task.generate(&grant).await?;
-                Ok(Outcome::Done { file: Some(FileOutcome::Generated(file)), reason })
+                Ok(Outcome::Done { file: Some(FileOutcome::Generated(file)), reason, result: None })
             }
             // A second `Reusable` cannot be; if it were, it would be worth another look.
             FileBegun::Busy | FileBegun::Reusable(_) => Ok(Outcome::Snooze(BUSY_WAIT)),

@@ -1,16 +1,20 @@
 //! What a running chunk may know and do. Everything it writes goes through its lease.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, TimeDelta, Utc};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, Upload};
 use outhaul_core::reuse::Reuse;
+use outhaul_core::step::{MAX_RESULT_BYTES, StepRecord};
 use outhaul_core::store::{Store, StoreError, StoreResult};
 use outhaul_core::worker::{ClaimedChunk, Slot};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::handler::Failed;
+use crate::handler::{Cause, Failed};
+use crate::job::runtime::JobRuntime;
 use crate::lease::LocalLease;
 
 /// How long to wait for a database that is away, at first and at most.
@@ -32,14 +36,21 @@ pub enum Stop {
     Stalled,
 }
 
-/// The side of a running chunk that its handler sees.
+/// The side of a running chunk that its handler sees. Cheap to clone.
+#[derive(Clone)]
 pub struct ChunkContext {
-    chunk: ClaimedChunk,
+    chunk: Arc<ClaimedChunk>,
     slot: Option<Slot>,
     slot_name: Option<String>,
     store: Arc<dyn Store>,
     stop: watch::Receiver<Option<Stop>>,
     pulse: Arc<Pulse>,
+    /// The engine's own runtime: a handler that blocks its threads must not hold database calls up.
+    engine: Handle,
+    /// The threads of custom jobs; none in tests.
+    jobs: Option<Arc<JobRuntime>>,
+    /// In tests: `ctx.sleep` is over at once.
+    sleepless: bool,
 }
 
 /// Signs of life of a running chunk, read by the lease keeper and the progress reports.
@@ -55,6 +66,8 @@ pub(crate) struct Pulse {
     rows: AtomicI64,
     bytes: AtomicI64,
     publishing: AtomicBool,
+    /// The step that runs, so that a timeout or a panic can name it.
+    step: Mutex<Option<String>>,
 }
 
 impl Pulse {
@@ -67,6 +80,7 @@ impl Pulse {
             rows: AtomicI64::new(0),
             bytes: AtomicI64::new(0),
             publishing: AtomicBool::new(false),
+            step: Mutex::default(),
         }
     }
 
@@ -106,6 +120,11 @@ impl Pulse {
         self.publishing.load(Ordering::Acquire)
     }
 
+    /// The step that runs, or ran when the handler was cut off.
+    pub(crate) fn step(&self) -> Option<String> {
+        self.step.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Rows and bytes so far.
     pub(crate) fn moved(&self) -> (i64, i64) {
         (self.rows.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
@@ -134,7 +153,52 @@ impl ChunkContext {
         stop: watch::Receiver<Option<Stop>>,
         pulse: Arc<Pulse>,
     ) -> Self {
-        Self { chunk, slot, slot_name, store, stop, pulse }
+        let (chunk, engine) = (Arc::new(chunk), Handle::current());
+        Self { chunk, slot, slot_name, store, stop, pulse, engine, jobs: None, sleepless: false }
+    }
+
+    /// Gives custom jobs threads of their own.
+    pub(crate) fn with_jobs(self, jobs: Option<Arc<JobRuntime>>) -> Self {
+        Self { jobs, ..self }
+    }
+
+    /// For tests: nothing sleeps.
+    pub(crate) fn without_sleep(self) -> Self {
+        Self { sleepless: true, ..self }
+    }
+
+    pub(crate) fn jobs(&self) -> Option<&Arc<JobRuntime>> {
+        self.jobs.as_ref()
+    }
+
+    pub(crate) fn is_sleepless(&self) -> bool {
+        self.sleepless
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub(crate) fn engine(&self) -> &Handle {
+        &self.engine
+    }
+
+    /// The database's time now: that of the claim plus what has passed here. Machines' clocks differ.
+    pub(crate) fn database_time(&self) -> DateTime<Utc> {
+        let passed = TimeDelta::from_std(self.pulse.lease.age()).unwrap_or(TimeDelta::MAX);
+        self.chunk.claimed_at.checked_add_signed(passed).unwrap_or(self.chunk.claimed_at)
+    }
+
+    /// Says that a step runs now: if the attempt times out or panics meanwhile, its failure names it.
+    pub fn enter_step(&self, name: &str) {
+        *self.pulse.step.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.to_owned());
+        self.pulse.beat();
+    }
+
+    /// Says that the step ended, well or badly.
+    pub fn leave_step(&self, name: &str) {
+        let mut step = self.pulse.step.lock().unwrap_or_else(PoisonError::into_inner);
+        step.take_if(|running| running == name);
     }
 
     /// The chunk that runs.
@@ -183,6 +247,38 @@ impl ChunkContext {
         self.pulse.waiting()
     }
 
+    /// The steps that earlier attempts recorded. Costs nothing at a chunk's first claim, before which
+    /// there can be none.
+    pub async fn recorded_steps(&self) -> Result<Vec<StepRecord>, Failed> {
+        if self.chunk.lease.fence <= 1 {
+            return Ok(Vec::new());
+        }
+        self.steps_now().await
+    }
+
+    /// The steps that are recorded now, also by this attempt.
+    pub(crate) async fn steps_now(&self) -> Result<Vec<StepRecord>, Failed> {
+        let lease = self.chunk.lease;
+        let recorded = self.ask(|store| async move { store.steps_recorded(lease).await }).await?;
+        recorded.ok_or(Failed::Stopped)
+    }
+
+    /// Records a step's result (JSON text) as a recovery point. From an `Ok` on, no attempt runs it again.
+    pub async fn record_step(&self, name: &str, result: &str) -> Result<(), Failed> {
+        if result.len() > MAX_RESULT_BYTES {
+            let text =
+                format!("its result has {} bytes of JSON, {MAX_RESULT_BYTES} are allowed", result.len());
+            return Err(Failed::Retryable(Cause { step: Some(name.to_owned()), ..Cause::from(text) }));
+        }
+        let lease = self.chunk.lease;
+        let record: Arc<(String, String)> = Arc::new((name.to_owned(), result.to_owned()));
+        let ask = |store: Arc<dyn Store>| {
+            let record = record.clone();
+            async move { store.step_record(lease, &record.0, &record.1).await }
+        };
+        if self.ask(ask).await? { Ok(()) } else { Err(Failed::Stopped) }
+    }
+
     /// Finds a file to reuse, or becomes the one writer of the identity.
     pub async fn begin_file(
         &self,
@@ -206,10 +302,10 @@ impl ChunkContext {
     pub async fn record_upload(&self, identity: &FileIdentity, upload: &Upload) -> Result<(), Failed> {
         let (store, lease) = (self.store.clone(), self.chunk.lease);
         let (identity, upload) = (identity.clone(), upload.clone());
-        match unbroken(async move { store.file_upload(lease, &identity, &upload).await }).await? {
+        match self.unbroken(async move { store.file_upload(lease, &identity, &upload).await }).await? {
             Ok(true) => Ok(()),
             Ok(false) => Err(Failed::Stopped),
-            Err(error) => Err(Failed::Retryable(error.to_string())),
+            Err(error) => Err(Failed::Retryable(error.to_string().into())),
         }
     }
 
@@ -238,10 +334,10 @@ impl ChunkContext {
         let _waiting = self.waiting();
         let mut wait = FIRST_WAIT;
         loop {
-            match unbroken(call(self.store.clone())).await? {
+            match self.unbroken(call(self.store.clone())).await? {
                 Ok(answer) => return Ok(answer),
                 Err(StoreError::Unavailable(_)) => {}
-                Err(error) => return Err(Failed::Retryable(error.to_string())),
+                Err(error) => return Err(Failed::Retryable(error.to_string().into())),
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
@@ -249,12 +345,16 @@ impl ChunkContext {
             }
         }
     }
-}
 
-/// Runs a store call to its end even if the handler is dropped meanwhile: a call that is cut off
-/// half-way can leave a transaction open in the pool.
-async fn unbroken<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> Result<T, Failed> {
-    tokio::spawn(call).await.map_err(|_| Failed::Retryable("a database call broke off".to_owned()))
+    /// Runs a store call to its end even if the handler is dropped meanwhile: a call that is cut off
+    /// half-way can leave a transaction open in the pool.
+    pub(crate) async fn unbroken<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Failed> {
+        let call = self.engine.spawn(call);
+        call.await.map_err(|_| Failed::Retryable("a database call broke off".into()))
+    }
 }
 
 #[cfg(test)]

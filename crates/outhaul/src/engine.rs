@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 use crate::context::Stop;
 use crate::duty;
+use crate::job::runtime::JobRuntime;
 use crate::keeper::Keeper;
 use crate::owned::Owned;
 use crate::pruner::Pruner;
@@ -40,6 +41,8 @@ pub struct Engine {
     stop: CancellationToken,
     parts: Mutex<Option<Parts>>,
     stopped: watch::Sender<bool>,
+    /// The threads of custom jobs, if there are any.
+    jobs: Option<Arc<JobRuntime>>,
 }
 
 /// What has to be waited for.
@@ -68,13 +71,18 @@ impl Engine {
         let store = stores.engine.clone();
         let (stop, owned) = (CancellationToken::new(), Arc::new(Owned::new()));
         let queues = sync_queues(&store, &registry).await?;
-        let mut engine =
-            Self { owned, worker: None, stop, parts: Mutex::new(None), stopped: watch::channel(false).0 };
+        let stopped = watch::channel(false).0;
+        let mut engine = Self { owned, worker: None, stop, parts: Mutex::new(None), stopped, jobs: None };
         if !settings.worker_role && !settings.scheduler_role {
             return Ok(engine);
         }
         let concurrency = if settings.worker_role { settings.worker.concurrency } else { 0 };
         let known = NewWorker { host: settings.host.clone(), roles: settings.roles.clone(), concurrency };
+        if settings.worker_role && registry.needs_job_threads() {
+            let jobs = JobRuntime::start(concurrency)
+                .map_err(|error| StoreError::Unavailable(format!("no threads for jobs: {error}").into()))?;
+            engine.jobs = Some(jobs);
+        }
         let id = store.worker_register(&known).await?;
         engine.worker = Some(id);
         let parts = engine.start_duties(id, stores, delivery, registry, settings, queues)?;
@@ -114,7 +122,7 @@ impl Engine {
             duties.push(duty::start(pruner, stop.clone()));
         }
         let worker = settings.worker_role.then(|| {
-            let runner = Runner { store: store.clone(), recorder };
+            let runner = Runner { store: store.clone(), recorder, jobs: self.jobs.clone() };
             let worker = Worker {
                 id,
                 store: store.clone(),
@@ -135,6 +143,16 @@ impl Engine {
     /// How many chunks this process owns right now.
     pub fn running(&self) -> usize {
         self.owned.len()
+    }
+
+    /// Waits until so many jobs are *stuck* (stopped, and still holding their threads) that this process
+    /// should be started anew; returns how many. The bound is half of the jobs' threads, of which there are
+    /// `concurrency + 2`. Until then the others go on; a process without jobs in Rust waits for ever.
+    pub async fn wedged(&self) -> usize {
+        match &self.jobs {
+            Some(jobs) => jobs.wedged().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The identity of this start of the process, if it runs chunks or sweeps.

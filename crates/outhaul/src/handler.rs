@@ -1,17 +1,18 @@
 //! What a job type is to the engine: a name, its queues, and how one of its chunks is run.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul_core::file::{FileOutcome, Leftover};
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
+use serde_json::Value;
 
 use crate::context::ChunkContext;
 
 /// How an attempt ended well.
 #[expect(clippy::large_enum_variant, reason = "one per attempt; a box would cost more than the copy")]
-#[derive(Debug)]
 pub enum Outcome {
     /// Record SUCCESS, with the file if the chunk has one.
     Done {
@@ -19,23 +20,69 @@ pub enum Outcome {
         file: Option<FileOutcome>,
         /// Why the file was reused or generated; empty for chunks without one.
         reason: String,
+        /// What a custom job leaves for its client, as JSON text.
+        result: Option<String>,
     },
     /// Come back after this time; the attempt is not counted.
     Snooze(Duration),
 }
 
-/// How an attempt ended badly. Causes are short, for people, and hold no secret and no SQL.
+impl fmt::Debug for Outcome {
+    /// Without the result: it is the client's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done { file, reason, result } => {
+                let bytes = result.as_ref().map(String::len);
+                f.debug_struct("Done")
+                    .field("file", file)
+                    .field("reason", reason)
+                    .field("result_bytes", &bytes)
+                    .finish()
+            }
+            Self::Snooze(wait) => f.debug_tuple("Snooze").field(wait).finish(),
+        }
+    }
+}
+
+/// Why an attempt failed: a short sentence for people, without a secret, without SQL.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Cause {
+    /// The sentence.
+    pub text: String,
+    /// The step that failed, for custom jobs.
+    pub step: Option<String>,
+    /// Not to be tried again sooner than this, because somebody asked for it.
+    pub retry_in: Option<Duration>,
+}
+
+impl<T: Into<String>> From<T> for Cause {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), step: None, retry_in: None }
+    }
+}
+
+/// How an attempt ended badly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failed {
     /// Worth another attempt.
     #[error("{0}")]
-    Retryable(String),
+    Retryable(Cause),
     /// No attempt can help.
     #[error("{0}")]
-    Fatal(String),
+    Fatal(Cause),
     /// The context said [`crate::Stop`], and the handler stopped. The engine knows why.
     #[error("stopped")]
     Stopped,
+}
+
+/// A step that is known before it runs, for people who look at a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepSpec {
+    /// Its name.
+    pub name: String,
+    /// The steps that must be done before it.
+    pub needs: Vec<String>,
 }
 
 /// Runs the chunks of one job type.
@@ -59,6 +106,32 @@ pub trait Handler: Send + Sync {
     /// Runs one attempt. Must return soon after [`ChunkContext::stopped`] fires.
     async fn run(&self, context: &ChunkContext) -> Result<Outcome, Failed>;
 
-    /// Removes what a writer left that never finished: its staged file or open upload.
-    async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), String>;
+    /// Removes what a writer left that never finished: its staged file or open upload. Job types that
+    /// write no files leave nothing.
+    async fn remove_leftover(&self, _leftover: &Leftover) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The steps that are known before they run, in the order in which they are shown.
+    fn steps(&self) -> Vec<StepSpec> {
+        Vec::new()
+    }
+
+    /// Under which key at most one job with this payload may be SUBMITTED or IN_PROGRESS; `None`: any
+    /// number may.
+    fn unique_key(&self, _payload: &Value) -> Option<String> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_not_shown() {
+        let result = Some("\"hunter2\"".to_owned());
+        let shown = format!("{:?}", Outcome::Done { file: None, reason: String::new(), result });
+        assert!(!shown.contains("hunter2") && shown.contains("result_bytes"), "{shown}");
+    }
 }

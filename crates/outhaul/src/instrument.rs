@@ -1,5 +1,6 @@
 //! Spans and metrics around a store, once for every verb, so that stores hold SQL and nothing else.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,11 +8,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use chrono::NaiveDate;
 use futures::stream::BoxStream;
+use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
 use outhaul_core::queue::{QueueRow, QueueSpec};
 use outhaul_core::state::ChunkStatus;
+use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{Cancelled, JobFilter, Page, Redriven, Staged, Store, StoreResult, Submitted};
 use outhaul_core::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
@@ -51,6 +55,10 @@ macro_rules! verbs {
     ($($verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
         #[async_trait]
         impl<S: Store + ?Sized> Store for Instrumented<S> {
+            fn as_any(&self) -> &dyn Any {
+                self.inner.as_any()
+            }
+
             fn installation(&self) -> &str {
                 self.inner.installation()
             }
@@ -67,14 +75,20 @@ verbs! {
     wakeups() -> Option<BoxStream<'static, ()>>;
     wake_others() -> ();
     job_submit(job: NewJob) -> Submitted;
+    jobs_submit(jobs: Vec<NewJob>) -> Vec<Submitted>;
     job_get(job_id: &JobId) -> Option<Job>;
     jobs_list(filter: &JobFilter) -> Page<Job, i64>;
     chunks_list(job_id: &JobId, status: Option<ChunkStatus>, after: Option<&str>, limit: u32) -> Page<ChunkRow, String>;
     files_list(job_id: &JobId, after: Option<&str>, limit: u32) -> Page<ManifestRow, String>;
     file_get(job_id: &JobId, file: ChunkId) -> Option<ManifestRow>;
     files_recorded(dataset: &str, scope: &str, variant: &str, wanted: &[(String, NaiveDate)]) -> Vec<(FileIdentity, FileRecord)>;
+    steps_list(job_id: &JobId) -> Vec<StepRow>;
+    history_list(job_id: &JobId, chunk_key: Option<&str>, after: Option<HistoryCursor>, limit: u32) -> Page<Transition, HistoryCursor>;
+    dead_letters_list(filter: &DeadLetterFilter, after: Option<DeadLetterCursor>, limit: u32) -> Page<DeadLetter, DeadLetterCursor>;
+    dead_letters_count(filter: &DeadLetterFilter) -> u64;
     job_cancel(job_id: &JobId) -> Cancelled;
     job_redrive(job_id: &JobId) -> Redriven;
+    dead_letters_redrive(filter: &DeadLetterFilter, limit: u32) -> u64;
     queues_sync(queues: &[QueueSpec]) -> BTreeMap<String, QueueId>;
     queues_list() -> Vec<QueueRow>;
     queue_pause(name: &str, paused: bool) -> bool;
@@ -92,6 +106,8 @@ verbs! {
     chunks_return(leases: &[Lease]) -> Vec<Lease>;
     chunk_snooze(lease: Lease, wait: Duration) -> bool;
     chunks_cancel(leases: &[Lease]) -> Vec<Lease>;
+    steps_recorded(lease: Lease) -> Option<Vec<StepRecord>>;
+    step_record(lease: Lease, name: &str, result: &str) -> bool;
     file_begin(begin: &FileBegin) -> FileBegun;
     file_upload(lease: Lease, identity: &FileIdentity, upload: &Upload) -> bool;
     files_leftover(limit: u32) -> Vec<Leftover>;

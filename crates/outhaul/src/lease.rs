@@ -27,6 +27,11 @@ impl LocalLease {
         self.end.fetch_max(micros(end), Ordering::AcqRel);
     }
 
+    /// How long ago it was asked for.
+    pub(crate) fn age(&self) -> Duration {
+        self.base.elapsed()
+    }
+
     /// Whether the safe part of the lease is over.
     pub(crate) fn is_over(&self) -> bool {
         micros(self.base.elapsed()) >= self.end.load(Ordering::Acquire)

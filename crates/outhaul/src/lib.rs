@@ -1,11 +1,13 @@
-//! Outhaul's engine as a library: durable chunks of work that run under leases, are tried again, and
-//! never get lost. Exports are a guest of the same interface, [`Handler`].
+#![doc = include_str!("../README.md")]
 
+mod client;
 mod context;
 mod duty;
 mod engine;
+mod envelope;
 mod handler;
 mod instrument;
+mod job;
 mod keeper;
 mod lease;
 mod owned;
@@ -18,14 +20,20 @@ mod runner;
 mod settings;
 mod slots;
 mod stager;
+mod submission;
 mod sweeper;
 pub mod testing;
 mod worker;
 
-pub use context::{ChunkContext, Stop};
+pub use client::{Client, EnqueueError, EnqueueOptions, Enqueued};
+pub use context::{ChunkContext, Stop, Waiting};
 pub use engine::Engine;
-pub use handler::{Failed, Handler, Outcome};
+pub use envelope::Envelope;
+pub use handler::{Cause, Failed, Handler, Outcome, StepSpec};
 pub use instrument::Instrumented;
+pub use job::{Classify, Context, Job, JobError, JobOptions, job_type_problem};
 pub use outhaul_core as core;
 pub use registry::Registry;
 pub use settings::{EngineSettings, Stores, WorkerSettings};
+pub use sqlx;
+pub use submission::{MAIN_CHUNK, Submission, SubmitOptions, queue_of};

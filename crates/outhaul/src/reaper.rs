@@ -31,7 +31,7 @@ impl Reaper {
             Verdict::Dead => None,
         };
         let cause = "the worker stopped responding (lease ran out)".to_owned();
-        Failure { lease: chunk.lease, expired: true, retry_in, cause }
+        Failure { lease: chunk.lease, expired: true, retry_in, cause, step: None }
     }
 }
 

@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 
 use crate::context::Stop;
 use crate::duty::Outage;
+use crate::handler::Cause;
 use crate::owned::{Owned, OwnedChunk};
 
 /// The most outcomes in one statement.
@@ -31,9 +32,9 @@ const CAUSE_CHARS: usize = 500;
 #[derive(Debug)]
 pub(crate) enum Write {
     /// SUCCESS, with its file.
-    Finish { file: Option<FileOutcome>, reason: String },
+    Finish { file: Option<FileOutcome>, reason: String, result: Option<String> },
     /// RETRY or DEAD, as its policy says.
-    Fail { cause: String, fatal: bool },
+    Fail { cause: Cause, fatal: bool },
     /// CANCELLED.
     Cancel,
     /// QUEUED again, uncounted; `stopping`: because the process stops.
@@ -139,7 +140,7 @@ impl Flusher {
     async fn explain(&self, lease: Lease) -> Write {
         match self.store.chunks_cancelled(&[lease]).await {
             Ok(cancelled) if cancelled.contains(&lease) => Write::Cancel,
-            _ => Write::Fail { cause: "stopped before it could publish".to_owned(), fatal: false },
+            _ => Write::Fail { cause: "stopped before it could record its outcome".into(), fatal: false },
         }
     }
 
@@ -219,9 +220,7 @@ impl Flusher {
             for Entry { chunk, write } in refused {
                 let (kind, write) = match write {
                     Write::Return { stopping: false } => (Kind::Snooze, Write::Snooze(LATER)),
-                    _ => {
-                        (Kind::Fail, Write::Fail { cause: "the worker was stopped".to_owned(), fatal: false })
-                    }
+                    _ => (Kind::Fail, Write::Fail { cause: "the worker was stopped".into(), fatal: false }),
                 };
                 Box::pin(self.write(kind, vec![Entry { chunk, write }])).await;
             }
@@ -242,11 +241,11 @@ impl Flusher {
         error!(%job_id, %chunk_key, error = %failure, "the outcome of job {job_id} {chunk_key} was refused");
         const CAUSE: &str = "its outcome could not be recorded";
         let fatal = matches!(write, Write::Fail { fatal: true, .. });
-        if matches!(&write, Write::Fail { cause, .. } if cause == CAUSE) {
+        if matches!(&write, Write::Fail { cause, .. } if cause.text == CAUSE) {
             // Nothing more can be written; the reaper moves it on when its lease has run out.
             return self.owned.remove(chunk.lease());
         }
-        let write = Write::Fail { cause: CAUSE.to_owned(), fatal };
+        let write = Write::Fail { cause: CAUSE.into(), fatal };
         Box::pin(self.write(Kind::Fail, vec![Entry { chunk, write }])).await;
     }
 
@@ -281,13 +280,14 @@ impl Flusher {
 }
 
 fn finish(entry: &Entry) -> Option<Finish> {
-    let Write::Finish { file, reason } = &entry.write else { return None };
+    let Write::Finish { file, reason, result } = &entry.write else { return None };
     let chunk = &entry.chunk.chunk;
     Some(Finish {
         lease: chunk.lease,
         claimed_at: chunk.claimed_at,
         file: file.clone(),
         reason: reason.clone(),
+        result: result.clone(),
     })
 }
 
@@ -295,13 +295,14 @@ fn failure(entry: &Entry) -> Option<Failure> {
     let Write::Fail { cause, fatal } = &entry.write else { return None };
     let chunk = &entry.chunk.chunk;
     let retry_in = match entry.chunk.retry().judge(chunk.attempt, *fatal, rand::random()) {
-        Verdict::Retry(wait) => Some(wait),
+        Verdict::Retry(wait) => Some(wait.max(cause.retry_in.unwrap_or_default())),
         Verdict::Dead => None,
     };
-    Some(Failure { lease: chunk.lease, expired: false, retry_in, cause: clean(cause) })
+    let (step, cause) = (cause.step.clone(), clean(&cause.text));
+    Some(Failure { lease: chunk.lease, expired: false, retry_in, cause, step })
 }
 
 /// A cause that every database takes: no control characters (PostgreSQL refuses NUL), not endless.
-fn clean(cause: &str) -> String {
+pub(crate) fn clean(cause: &str) -> String {
     cause.chars().map(|c| if c.is_control() { ' ' } else { c }).take(CAUSE_CHARS).collect()
 }

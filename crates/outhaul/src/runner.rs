@@ -10,7 +10,8 @@ use tokio::task::JoinError;
 use tracing::{Instrument, debug, info_span, warn};
 
 use crate::context::{ChunkContext, Stop};
-use crate::handler::{Failed, Handler, Outcome};
+use crate::handler::{Cause, Failed, Handler, Outcome};
+use crate::job::runtime::JobRuntime;
 use crate::owned::OwnedChunk;
 use crate::recorder::{Recorder, Write};
 
@@ -40,6 +41,8 @@ pub(crate) enum Ended {
 pub(crate) struct Runner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) recorder: Recorder,
+    /// The threads of custom jobs, if there are any.
+    pub(crate) jobs: Option<Arc<JobRuntime>>,
 }
 
 impl Runner {
@@ -84,7 +87,8 @@ impl Runner {
             self.store.clone(),
             stop.clone(),
             chunk.pulse.clone(),
-        );
+        )
+        .with_jobs(self.jobs.clone());
         let span = info_span!(
             "chunk",
             job_id = %claimed.job_id,
@@ -116,7 +120,7 @@ fn broken(error: JoinError) -> Ended {
     }
 }
 
-fn first_line(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn first_line(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or_default();
     text.lines().next().unwrap_or_default().to_owned()
@@ -124,7 +128,9 @@ fn first_line(payload: &(dyn Any + Send)) -> String {
 
 /// What to record, from how the attempt ended and what it was told.
 fn verdict(chunk: &OwnedChunk, ended: Ended) -> Write {
-    let fail = |cause: String| Write::Fail { cause, fatal: false };
+    let fail = |cause: Cause| Write::Fail { cause, fatal: false };
+    // The handler could not say where it was.
+    let cut_off = |text: String| fail(Cause { step: chunk.pulse.step(), ..text.into() });
     let dataset = chunk.chunk.dataset.as_deref();
     let limit = |limit: fn(&dyn Handler, Option<&str>) -> Option<Duration>| {
         chunk.handler.as_deref().and_then(|handler| limit(handler, dataset)).map_or_else(String::new, short)
@@ -133,18 +139,20 @@ fn verdict(chunk: &OwnedChunk, ended: Ended) -> Write {
         // The store would refuse it too; whoever owns the chunk now must not be disturbed.
         (Some(Stop::LeaseLost), _) => Write::Nothing,
         // Also when told to stop: it was published before the word arrived.
-        (_, Ended::Returned(Ok(Outcome::Done { file, reason }))) => Write::Finish { file, reason },
+        (_, Ended::Returned(Ok(Outcome::Done { file, reason, result }))) => {
+            Write::Finish { file, reason, result }
+        }
         (Some(Stop::Cancelled), _) => Write::Cancel,
         (_, Ended::Returned(Ok(Outcome::Snooze(wait)))) => Write::Snooze(wait),
         (_, Ended::Returned(Err(Failed::Fatal(cause)))) => Write::Fail { cause, fatal: true },
-        (_, Ended::Panicked(line)) => fail(format!("the handler panicked: {line}")),
-        (Some(Stop::TimedOut), _) => fail(format!("timed out after {}", limit(|h, d| h.timeout(d)))),
-        (Some(Stop::Stalled), _) => fail(format!("no data for {}", limit(|h, d| h.stall_timeout(d)))),
+        (_, Ended::Panicked(line)) => cut_off(format!("the handler panicked: {line}")),
+        (Some(Stop::TimedOut), _) => cut_off(format!("timed out after {}", limit(|h, d| h.timeout(d)))),
+        (Some(Stop::Stalled), _) => cut_off(format!("no data for {}", limit(|h, d| h.stall_timeout(d)))),
         (Some(Stop::Shutdown), _) | (None, Ended::NotStarted) => Write::Return { stopping: true },
         (None, Ended::Returned(Err(Failed::Retryable(cause)))) => fail(cause),
         // The store told the handler, not we: its job was cancelled, or its lease is gone.
         (None, Ended::Returned(Err(Failed::Stopped))) => Write::Unexplained,
-        (None, Ended::Aborted) => fail("the handler was aborted".to_owned()),
+        (None, Ended::Aborted) => fail("the handler was aborted".into()),
     }
 }
 

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    outhaul_server::cli::main()
+    outhaul_server::run(outhaul::Registry::new())
 }

@@ -1,6 +1,8 @@
 //! Wiring: from a configuration to a running process. Everything is opened before anything is served,
 //! and [`Running::stop`] ends it such that nothing is lost.
 
+pub(crate) mod job_types;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -59,6 +61,12 @@ pub enum StartError {
     /// The API's address.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] std::io::Error),
+    /// A job type that is there twice.
+    #[error("job type {0} {1}")]
+    JobType(String, String),
+    /// What calls the steps of job types.
+    #[error("steps cannot be called: {0}")]
+    HttpClient(#[source] reqwest::Error),
     /// A folder of the embedded parts.
     #[error("{0} cannot be made: {1}")]
     Folder(String, #[source] std::io::Error),
@@ -154,14 +162,17 @@ async fn open(config: &Config, roles: Roles) -> Result<Parts, StartErrors> {
     }
 }
 
-/// Starts everything that the roles ask for, and returns once it runs.
-pub async fn start(config: Config, roles: Roles) -> Result<Running, StartErrors> {
+/// Starts everything that the roles ask for, and returns once it runs. `registry` has the job types
+/// written in Rust; those of the configuration are added to it.
+pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<Running, StartErrors> {
     let metrics = metrics::install();
+    // Nothing is opened for a process that could not run its jobs.
+    let registry = job_types::complete(&config, registry)?;
     let Parts { stores, storage, handler, listener } = open(&config, roles).await?;
     let exports = handler.exports().clone();
-    let registry = Registry::new().with(handler);
+    let registry = registry.with(handler);
     let delivery = DatabaseDelivery::start(stores.engine.clone());
-    let engine = Engine::start(stores.clone(), delivery.clone(), registry, config.engine(roles));
+    let engine = Engine::start(stores.clone(), delivery.clone(), registry.clone(), config.engine(roles));
     let engine = engine.await.map_err(StartError::Database)?;
 
     let mut running = Running { addr: None, engine, stop: CancellationToken::new(), tasks: Vec::new() };
@@ -175,6 +186,7 @@ pub async fn start(config: Config, roles: Roles) -> Result<Running, StartErrors>
         let state = AppState {
             store: stores.api,
             delivery,
+            registry,
             exports,
             storage,
             limits: config.limits,
@@ -194,16 +206,38 @@ pub async fn start(config: Config, roles: Roles) -> Result<Running, StartErrors>
     Ok(running)
 }
 
-/// Runs until SIGTERM or SIGINT, then stops; a second signal ends the process at once.
-pub async fn run(config: Config, roles: Roles) -> Result<(), StartErrors> {
+/// Why a process came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A signal asked for it.
+    Asked,
+    /// So many jobs hold threads and do not give them back: only a new process has threads again.
+    Wedged(usize),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked => f.write_str("asked to end"),
+            Self::Wedged(jobs) => write!(
+                f,
+                "{jobs} jobs block their threads and do not stop when told to (the log names them); this \
+                 process ends, and its supervisor should start it again"
+            ),
+        }
+    }
+}
+
+/// Runs until SIGTERM or SIGINT, or until handlers hold too many threads, then stops; a second signal
+/// ends the process at once.
+pub async fn run(config: Config, roles: Roles, registry: Registry) -> Result<Ended, StartErrors> {
     let mut signals = Signals::new();
     let running = tokio::select! {
-        started = start(config, roles) => started?,
+        started = start(config, roles, registry) => started?,
         // Nothing has been claimed or promised yet.
-        () = signals.next() => return Ok(()),
+        () = signals.next() => return Ok(Ended::Asked),
     };
-    signals.wait_then_stop(running).await;
-    Ok(())
+    Ok(signals.wait_then_stop(running).await)
 }
 
 /// The signals that ask a process to end.
@@ -238,9 +272,15 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal, then stops; a second one ends the process at once.
-    pub async fn wait_then_stop(mut self, running: Running) {
-        self.next().await;
+    /// Waits for a signal or a wedged process, then stops; a second signal ends the process at once.
+    pub async fn wait_then_stop(mut self, running: Running) -> Ended {
+        let ended = tokio::select! {
+            () = self.next() => Ended::Asked,
+            jobs = running.engine.wedged() => Ended::Wedged(jobs),
+        };
+        if ended != Ended::Asked {
+            tracing::error!("serve.wedged: {ended}");
+        }
         tracing::info!("serve.stopping; a second signal ends the process at once");
         tokio::select! {
             () = running.stop() => tracing::info!("serve.stopped"),
@@ -249,6 +289,7 @@ impl Signals {
                 std::process::exit(130);
             }
         }
+        ended
     }
 }
 

@@ -35,6 +35,13 @@ pub(crate) fn corrupt(column: &str, value: impl std::fmt::Display) -> StoreError
     StoreError::Refused(format!("{column} holds `{value}`, which no version of outhaul writes").into())
 }
 
+/// Reads JSON text that we stored; the error shows nothing of it, for it may be a client's payload.
+pub(crate) fn json(column: &str, text: &str) -> Result<serde_json::Value, StoreError> {
+    serde_json::from_str(text).map_err(|error| {
+        StoreError::Refused(format!("{column} holds no JSON at column {}", error.column()).into())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::FutureExt;
+use outhaul_core::dead_letter::DeadLetterFilter;
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileOutcome, PublishedFile};
 use outhaul_core::id::{JobId, QueueId, WorkerId};
 use outhaul_core::job::{EXPORT, JobStatus, NewChunk, NewJob, OnFailure};
@@ -57,6 +58,7 @@ fn job(number: u64, chunks: usize) -> NewJob {
         dataset: Some("positions".into()),
         owner: "anonymous".into(),
         idempotency: None,
+        unique_key: None,
         request: serde_json::json!({"items": []}),
         params: serde_json::json!({"format": "CSV"}),
         priority: 5,
@@ -172,6 +174,7 @@ async fn no_statement_reads_a_large_table_whole() {
     let small = [
         "chunks_claim.sql: SCAN head",
         "chunks_stage_cancel_count.sql: SCAN moved",
+        "history_list.sql: SCAN told",
         "open_is_migrated.sql: SCAN sqlite_master",
         "open_release_slots.sql: SCAN queue_slot",
         "queues_sync_slots.sql: SCAN slot",
@@ -226,7 +229,56 @@ async fn a_newer_schema_is_refused_and_left_alone() {
         .await
         .unwrap();
     let error = database.open().await.unwrap_err();
-    assert!(matches!(error, StoreError::NewerSchema { found: 9999, known: 1 }), "{error}");
+    assert!(matches!(error, StoreError::NewerSchema { found: 9999, known: 2 }), "{error}");
+}
+
+/// A database that the first version made, with a finished job, a failed one and one that waits.
+#[tokio::test]
+async fn a_database_of_the_first_version_is_brought_up_to_date() {
+    let database = Database::new();
+    let first = tempfile::tempdir().unwrap();
+    let name = "0001_engine.sql";
+    std::fs::copy(Path::new(SQL).with_file_name("migrations").join(name), first.path().join(name)).unwrap();
+    std::fs::create_dir_all(database.path().parent().unwrap()).unwrap();
+    std::fs::write(database.path(), "").unwrap();
+    let mut connection = database.beside().await;
+    sqlx::migrate::Migrator::new(first.path()).await.unwrap().run(&mut connection).await.unwrap();
+    sqlx::raw_sql(
+        "INSERT INTO queue (id, name) VALUES (1, 'source:warehouse');
+         INSERT INTO job (id, job_id, job_type, owner, request, params, status, on_failure, priority, labels,
+                          total, done, failed, created_at, updated_at, completed_at, error_message)
+         VALUES (1, 'J20260101_1', 'EXPORT', 'a', '{}', '{}', 'COMPLETED', 'stop', 5, '{}', 1, 1, 0, 1, 3, 3, NULL),
+                (2, 'J20260101_2', 'EXPORT', 'a', '{}', '{}', 'FAILED', 'stop', 5, '{}', 1, 0, 1, 1, 5, 5, 'why'),
+                (3, 'J20260101_3', 'EXPORT', 'a', '{}', '{}', 'SUBMITTED', 'stop', 5, '{}', 1, 0, 0, 1, 1, NULL, NULL);
+         INSERT INTO job_chunk (id, job_id, position, chunk_key, queue_id, state, priority, turn, attempt, fence,
+                                started_at, completed_at, error_message)
+         VALUES (1, 1, 0, 'a', 1, 'SUCCESS', 5, 1, 1, 1, 2, 3, NULL),
+                (2, 2, 0, 'b', 1, 'DEAD', 5, 1, 2, 2, 2, 5, 'why'),
+                (3, 3, 0, 'c', 1, 'QUEUED', 5, 1, 0, 0, NULL, NULL, NULL);",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    connection.close().await.unwrap();
+
+    let store = database.open().await.unwrap();
+    let (worker, queue) = prepare(&store).await;
+    let id = |n: u32| JobId::from_store(format!("J20260101_{n}"));
+    let done = store.job_get(&id(1)).await.unwrap().unwrap();
+    assert_eq!((done.status, done.result), (JobStatus::Completed, None));
+    let told = store.history_list(&id(1), None, None, 10).await.unwrap().items;
+    let told: Vec<_> = told.iter().map(|told| (told.to, told.at.timestamp_micros(), told.worker)).collect();
+    let expected =
+        [(ChunkState::Queued, 1, None), (ChunkState::Running, 2, None), (ChunkState::Success, 3, None)];
+    assert_eq!(told, expected);
+    let letters = store.dead_letters_list(&DeadLetterFilter::default(), None, 10).await.unwrap().items;
+    assert_eq!((letters.len(), &*letters[0].cause, letters[0].attempts), (1, "why", 2));
+    assert_eq!(letters[0].first_failed_at, letters[0].last_failed_at, "nobody wrote down the first time");
+    assert_eq!(store.dead_letters_redrive(&DeadLetterFilter::default(), 10).await.unwrap(), 1);
+    assert_eq!(claim(&store, worker, queue, 10).await.len(), 2);
+    store.close().await;
+    drop(store);
+    database.open().await.expect("the second time there is nothing to migrate");
 }
 
 #[tokio::test]
@@ -275,6 +327,7 @@ async fn what_a_previous_process_was_running_has_expired() {
         expired: true,
         retry_in: Some(Duration::ZERO),
         cause: "gone".into(),
+        step: None,
     };
     let settled = store.chunks_fail(&[failure]).await.unwrap();
     assert_eq!(settled[0].state, ChunkState::Retry);
@@ -314,6 +367,7 @@ async fn a_job_runs_from_submission_to_its_manifest() {
             claimed_at: chunk.claimed_at,
             file: Some(FileOutcome::Generated(published(identity(chunk)))),
             reason: "generated".into(),
+            result: None,
         });
     }
     finishes.push(finishes[0].clone());
@@ -347,6 +401,7 @@ async fn a_job_runs_from_submission_to_its_manifest() {
         claimed_at: chunk.claimed_at,
         file: Some(FileOutcome::Reused { identity: identity(&chunk), record }),
         reason: "old".into(),
+        result: None,
     };
     assert_eq!(store.chunks_finish(&[finish]).await.unwrap(), [chunk.lease]);
     let second = store.job_get(&chunk.job_id).await.unwrap().unwrap();

@@ -168,5 +168,5 @@ fn short(message: &str) -> String {
 
 /// The failure of a query that no further attempt can help.
 fn does_not_fit(dataset: &str, source: &str, cause: &str) -> Failed {
-    Failed::Fatal(format!("dataset `{dataset}` does not fit source `{source}`: {}", short(cause)))
+    Failed::Fatal(format!("dataset `{dataset}` does not fit source `{source}`: {}", short(cause)).into())
 }

@@ -46,10 +46,12 @@ impl PostgresSource {
                 } else if is_about_the_query(&code) {
                     does_not_fit(dataset, source, answer.message())
                 } else {
-                    Failed::Retryable(format!("source `{source}` failed: {}", short(answer.message())))
+                    Failed::Retryable(format!("source `{source}` failed: {}", short(answer.message())).into())
                 }
             }
-            other => Failed::Retryable(format!("source `{source}` is not available: {}", cause(other))),
+            other => {
+                Failed::Retryable(format!("source `{source}` is not available: {}", cause(other)).into())
+            }
         }
     }
 }

@@ -61,10 +61,12 @@ impl SqliteSource {
             sqlx::Error::Database(answer) if is_about_the_query(answer.code().as_deref()) => {
                 does_not_fit(dataset, source, answer.message())
             }
-            sqlx::Error::Database(answer) => {
-                Failed::Retryable(format!("source `{source}` is not available: {}", short(answer.message())))
-            }
-            _ => Failed::Retryable(format!("source `{source}` is not available: its file cannot be read")),
+            sqlx::Error::Database(answer) => Failed::Retryable(
+                format!("source `{source}` is not available: {}", short(answer.message())).into(),
+            ),
+            _ => Failed::Retryable(
+                format!("source `{source}` is not available: its file cannot be read").into(),
+            ),
         }
     }
 }
@@ -90,10 +92,9 @@ impl Source for SqliteSource {
         match read {
             Err(_) if timed_out => {
                 let limit = self.statement_timeout;
-                return Err(Failed::Retryable(format!(
-                    "source `{}` failed: no end within {limit:?}",
-                    self.name
-                )));
+                return Err(Failed::Retryable(
+                    format!("source `{}` failed: no end within {limit:?}", self.name).into(),
+                ));
             }
             Err(failed) => return Err(failed),
             Ok(()) => {}

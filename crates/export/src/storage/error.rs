@@ -107,9 +107,9 @@ impl From<StorageError> for Failed {
         match error {
             StorageError::Stopped => Failed::Stopped,
             StorageError::NotFound { .. } | StorageError::Retryable { .. } => {
-                Failed::Retryable(error.to_string())
+                Failed::Retryable(error.to_string().into())
             }
-            StorageError::Fatal { .. } => Failed::Fatal(error.to_string()),
+            StorageError::Fatal { .. } => Failed::Fatal(error.to_string().into()),
         }
     }
 }
@@ -119,8 +119,8 @@ impl From<Failed> for StorageError {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::Stopped => Self::Stopped,
-            Failed::Retryable(what) => Self::Retryable { what, source: None },
-            Failed::Fatal(what) => Self::Fatal { what, source: None },
+            Failed::Retryable(cause) => Self::Retryable { what: cause.text, source: None },
+            Failed::Fatal(cause) => Self::Fatal { what: cause.text, source: None },
         }
     }
 }

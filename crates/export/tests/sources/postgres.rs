@@ -104,7 +104,7 @@ async fn hostile_keys_stay_values() {
     let Err(Failed::Fatal(cause)) = run(&source, "select :key", "a\0b").await else {
         panic!("NUL was taken")
     };
-    assert!(cause.contains("NUL"), "{cause}");
+    assert!(cause.text.contains("NUL"), "{cause}");
 }
 
 /// The proof that a literal can mean nothing but its value: thousands of hostile texts go through a real
@@ -220,7 +220,7 @@ async fn queries_that_do_not_fit_are_fatal_and_say_so() {
         ),
     ] {
         let expected = format!("dataset `positions` does not fit source `warehouse`: {cause}");
-        assert_eq!(run(&source, sql, "ABC").await, Err(Failed::Fatal(expected)), "{sql}");
+        assert_eq!(run(&source, sql, "ABC").await, Err(Failed::Fatal(expected.into())), "{sql}");
     }
     // A connection that saw an error is not used again.
     assert_eq!(run(&source, "select 1 as one", "ABC").await.unwrap().0, "one\n1\n");

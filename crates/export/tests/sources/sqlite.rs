@@ -84,7 +84,7 @@ async fn queries_that_do_not_fit_are_fatal_and_say_so() {
         ("insert into t values (1) returning n", "attempt to write a readonly database"),
     ] {
         let expected = format!("dataset `positions` does not fit source `warehouse`: {cause}");
-        assert_eq!(run(&source, sql, "k").await, Err(Failed::Fatal(expected)), "{sql}");
+        assert_eq!(run(&source, sql, "k").await, Err(Failed::Fatal(expected.into())), "{sql}");
     }
 }
 

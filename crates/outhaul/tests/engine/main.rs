@@ -4,6 +4,7 @@
 
 mod delivery;
 mod fake;
+mod jobs;
 mod leases;
 mod recording;
 mod running;

@@ -39,6 +39,7 @@ async fn submit(store: &Arc<dyn Store>, on_failure: OnFailure, keys: &[String]) 
         dataset: None,
         owner: "anonymous".to_owned(),
         idempotency: None,
+        unique_key: None,
         request: serde_json::json!({}),
         params: serde_json::json!({}),
         priority: 5,

@@ -12,6 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::etag;
+use super::steps::StepView;
 
 /// What clients see of a job's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -98,12 +99,11 @@ pub(super) struct JobView {
     /// Why it failed, in a sentence.
     #[schema(required)]
     pub error_message: Option<String>,
-    /// What a custom job returned.
-    #[schema(required, value_type = Option<Object>)]
+    /// What a custom job returned; always null in lists.
+    #[schema(required, value_type = serde_json::Value)]
     pub result: Option<serde_json::Value>,
-    /// The steps of a custom job.
-    #[schema(value_type = Vec<Object>)]
-    pub steps: Vec<serde_json::Value>,
+    /// The steps of a custom job; always empty in lists.
+    pub steps: Vec<StepView>,
     /// Who asked for it.
     pub owner: String,
     /// 0 to 9, higher first.
@@ -124,7 +124,7 @@ pub(super) struct JobView {
 }
 
 impl JobView {
-    /// The job as it looks at this moment.
+    /// The job as it looks at this moment, without its steps.
     pub(super) fn new(job: Job, now: DateTime<Utc>) -> Self {
         let counts = job.counts;
         let is_export = job.job_type == outhaul_core::job::EXPORT;
@@ -147,7 +147,7 @@ impl JobView {
             progress: counts.progress(),
             s3_base_path: job.base_path,
             error_message: job.error_message,
-            result: None,
+            result: job.result,
             steps: Vec::new(),
             owner: job.owner,
             priority: job.priority,
@@ -157,6 +157,13 @@ impl JobView {
             started_at: job.started_at,
             completed_at: job.completed_at,
         }
+    }
+
+    /// The same with its steps.
+    #[must_use]
+    pub(super) fn with_steps(mut self, steps: Vec<StepView>) -> Self {
+        self.steps = steps;
+        self
     }
 }
 
@@ -173,9 +180,9 @@ fn json(view: &JobView) -> Vec<u8> {
 }
 
 /// Answers `GET`: 200, or 304 when the client has it already.
-pub(super) fn shown(headers: &HeaderMap, job: Job, now: DateTime<Utc>) -> Response {
+pub(super) fn shown(headers: &HeaderMap, job: Job, steps: Vec<StepView>, now: DateTime<Utc>) -> Response {
     let finished = job.status.is_final();
-    let mut view = JobView::new(job, now);
+    let mut view = JobView::new(job, now).with_steps(steps);
     let body = json(&view);
     // The guess changes with every look; it alone is no news, which is why the tag is a weak one.
     view.eta_seconds = None;
@@ -197,13 +204,14 @@ pub(super) fn shown(headers: &HeaderMap, job: Job, now: DateTime<Utc>) -> Respon
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::api::chunks::ChunkStatusView;
     use axum::http::header::IF_NONE_MATCH;
     use chrono::{TimeDelta, TimeZone};
     use outhaul_core::id::JobId;
     use outhaul_core::job::{Counts, OnFailure};
 
     /// A job that is half done, for tests.
-    pub(super) fn half_done() -> Job {
+    pub(in crate::api) fn half_done() -> Job {
         let created_at = Utc.with_ymd_and_hms(2026, 1, 2, 3, 4, 5).unwrap();
         Job {
             job_id: JobId::new(created_at, 7),
@@ -216,6 +224,7 @@ pub(super) mod tests {
             labels: BTreeMap::new(),
             base_path: Some("s3://bucket/exports/".into()),
             error_message: None,
+            result: None,
             counts: Counts {
                 total: 4,
                 running: 1,
@@ -274,7 +283,7 @@ pub(super) mod tests {
     fn the_tag_ignores_the_guess_and_notices_the_rest() {
         let tag = |job: Job, seconds| {
             let now = job.created_at + TimeDelta::seconds(seconds);
-            shown(&HeaderMap::new(), job, now).headers()[ETAG].clone()
+            shown(&HeaderMap::new(), job, vec![], now).headers()[ETAG].clone()
         };
         assert_eq!(tag(half_done(), 10), tag(half_done(), 500));
         assert!(tag(half_done(), 10).to_str().unwrap().starts_with("W/\""));
@@ -284,9 +293,28 @@ pub(super) mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(IF_NONE_MATCH, tag(half_done(), 10));
         let now = half_done().created_at;
-        assert_eq!(shown(&headers, half_done(), now).status(), 304);
-        assert_eq!(shown(&headers, half_done(), now).headers()[RETRY_AFTER], "1");
+        assert_eq!(shown(&headers, half_done(), vec![], now).status(), 304);
+        assert_eq!(shown(&headers, half_done(), vec![], now).headers()[RETRY_AFTER], "1");
         let finished = Job { status: JobStatus::Completed, ..half_done() };
-        assert!(!shown(&headers, finished, now).headers().contains_key(RETRY_AFTER));
+        assert!(!shown(&headers, finished, vec![], now).headers().contains_key(RETRY_AFTER));
+    }
+
+    #[test]
+    fn the_tag_notices_a_step_and_a_result() {
+        let step = |status| StepView { name: "deliver".into(), status, completed_at: None };
+        let tag = |job: Job, steps| {
+            let now = job.created_at;
+            shown(&HeaderMap::new(), job, steps, now).headers()[ETAG].clone()
+        };
+        let finished = Job { result: Some(serde_json::json!({"sent": 1})), ..half_done() };
+        let tags = [
+            tag(half_done(), vec![]),
+            tag(half_done(), vec![step(ChunkStatusView::Pending)]),
+            tag(half_done(), vec![step(ChunkStatusView::Running)]),
+            tag(finished, vec![]),
+        ];
+        for (i, one) in tags.iter().enumerate() {
+            assert!(!tags[..i].contains(one));
+        }
     }
 }

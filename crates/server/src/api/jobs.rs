@@ -10,13 +10,13 @@ use outhaul_core::id::JobId;
 use outhaul_core::job::{Job, JobStatus};
 use outhaul_core::store::{Cancelled, JobFilter, Redriven};
 
-use super::AppState;
 use super::job_view::{JobStatusView, JobView, shown};
 use super::page::{Cursors, PageView};
 use super::path::JobPath;
 use super::problem::Problem;
 use super::problem::described::{BadRequest, Conflict, NotFound};
 use super::query::{NoQuery, Query};
+use super::{AppState, steps};
 
 /// Shows one job.
 #[utoipa::path(
@@ -41,10 +41,11 @@ pub(super) async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let job = find(&state, &job_id).await?;
-    Ok(shown(&headers, job, clock::now()))
+    let steps = steps::of(&state, &job).await?;
+    Ok(shown(&headers, job, steps, clock::now()))
 }
 
-/// Lists jobs, newest first.
+/// Lists jobs, newest first; `result` is null and `steps` empty here, `GET /jobs/{jobId}` has them.
 #[utoipa::path(
     get, path = "/jobs", tag = "jobs", operation_id = "listJobs",
     params(
@@ -58,7 +59,7 @@ pub(super) async fn get(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "Items per page; 50 unless said"),
         ("cursor" = Option<String>, Query, pattern = "^[0-9a-f]{16,}$", description = "`nextCursor` of the page before"),
     ),
-    responses((status = 200, description = "The jobs", body = PageView<JobView>), BadRequest)
+    responses((status = 200, description = "The jobs; without their `result` and `steps`", body = PageView<JobView>), BadRequest)
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
@@ -75,7 +76,7 @@ pub(super) async fn list(
     let owner = query.take_text("owner");
     let created_after = query.take_time("createdAfter");
     let created_before = query.take_time("createdBefore");
-    let (limit, before) = cursors.take_number(&mut query);
+    let (limit, before) = cursors.take_as(&mut query, |position| position.parse().ok());
     query.finish()?;
     if report.is_some() {
         // There are no reports yet, so no job is one of this report.
@@ -109,7 +110,7 @@ pub(super) async fn cancel(
     match state.store.job_cancel(&job_id).await? {
         Cancelled::Yes => {
             tracing::info!(job = %job_id, "api.job_cancelled");
-            Ok(accepted(find(&state, &job_id).await?))
+            accepted(&state, find(&state, &job_id).await?).await
         }
         Cancelled::TooLate(status) => {
             Err(Problem::conflict(format!("the job is {} and cannot be cancelled", status.as_str())))
@@ -138,9 +139,12 @@ pub(super) async fn retry(
         Redriven::Yes(chunks) => {
             tracing::info!(job = %job_id, chunks, "api.job_retried");
             state.delivery.announce();
-            Ok(accepted(find(&state, &job_id).await?))
+            accepted(&state, find(&state, &job_id).await?).await
         }
         Redriven::Nothing => Err(Problem::conflict("the job has no failed or held chunks")),
+        Redriven::Duplicate => Err(Problem::conflict(
+            "an equal job was submitted since and has not ended; this job type allows one at a time",
+        )),
         Redriven::Unknown => Err(Problem::no_such_job()),
     }
 }
@@ -150,9 +154,11 @@ pub(super) async fn find(state: &AppState, job_id: &JobId) -> Result<Job, Proble
 }
 
 /// 202 with the job; the same for a first and a repeated submission, whatever the job's state.
-pub(super) fn accepted(job: Job) -> Response {
+pub(super) async fn accepted(state: &AppState, job: Job) -> Result<Response, Problem> {
+    let steps = steps::of(state, &job).await?;
     let location = format!("/jobs/{}", job.job_id);
     let location = HeaderValue::from_str(&location).expect("a job id is plain text");
     let headers = [(LOCATION, location), (RETRY_AFTER, HeaderValue::from_static("1"))];
-    (StatusCode::ACCEPTED, headers, Json(JobView::new(job, clock::now()))).into_response()
+    let view = JobView::new(job, clock::now()).with_steps(steps);
+    Ok((StatusCode::ACCEPTED, headers, Json(view)).into_response())
 }

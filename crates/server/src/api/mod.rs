@@ -2,13 +2,16 @@
 //! clients may see; nothing else in the server knows HTTP.
 
 mod chunks;
+mod custom_request;
 mod datasets;
+mod dead_letters;
 mod docs;
 mod etag;
 mod export_request;
 mod files;
 mod guard;
 mod health;
+mod history;
 mod job_view;
 mod jobs;
 mod json;
@@ -20,10 +23,13 @@ mod problem;
 mod query;
 mod queues;
 mod range;
+mod redrive;
+mod steps;
 mod submit;
 mod submit_view;
 #[cfg(test)]
 mod tests;
+mod traceparent;
 mod workers;
 
 use std::sync::Arc;
@@ -32,6 +38,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
+use outhaul::Registry;
 use outhaul_core::delivery::Delivery;
 use outhaul_core::store::Store;
 use outhaul_export::storage::Storage;
@@ -49,6 +56,8 @@ pub struct AppState {
     pub store: Arc<dyn Store>,
     /// Told when there is something to claim.
     pub delivery: Arc<dyn Delivery>,
+    /// The job types that may be submitted, and what they announce.
+    pub registry: Registry,
     /// The datasets.
     pub exports: Arc<outhaul_export::Exports>,
     /// Where files are.
@@ -83,6 +92,7 @@ fn described() -> OpenApiRouter<AppState> {
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::retry))
         .routes(routes!(chunks::list))
+        .routes(routes!(history::list))
         .routes(routes!(files::list))
         .routes(routes!(files::get))
         .routes(routes!(datasets::list))
@@ -90,6 +100,8 @@ fn described() -> OpenApiRouter<AppState> {
         .routes(routes!(queues::pause))
         .routes(routes!(queues::resume))
         .routes(routes!(workers::list))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(redrive::redrive))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

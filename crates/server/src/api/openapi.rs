@@ -12,8 +12,8 @@ use super::problem::{PROBLEM_JSON, ProblemBody};
 #[openapi(
     info(
         title = "Outhaul",
-        description = "Moves large results out of databases: submit a job, watch it, fetch its files. \
-            Errors are RFC 9457 problem details.",
+        description = "Moves large results out of databases, and runs jobs of any other type: submit a job, \
+            watch it, fetch its files. Errors are RFC 9457 problem details.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     tags(

@@ -87,7 +87,8 @@ fn read<T>(
     }
 }
 
-fn text(value: &Value) -> Result<&str, String> {
+/// A value that must be text.
+pub(super) fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| format!("must be text, not {}", kind(value)))
 }
 

@@ -74,17 +74,21 @@ impl<'a> Cursors<'a> {
         (limit.unwrap_or(DEFAULT_LIMIT), position)
     }
 
-    /// The same where positions are numbers.
-    pub(super) fn take_number(&self, query: &mut Query) -> (u32, Option<i64>) {
+    /// The same where a position is more than a text.
+    pub(super) fn take_as<T>(
+        &self,
+        query: &mut Query,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> (u32, Option<T>) {
         let (limit, position) = self.take(query);
-        let number = position.and_then(|position| {
-            let number = position.parse().ok();
-            if number.is_none() {
+        let place = position.and_then(|position| {
+            let place = read(&position);
+            if place.is_none() {
                 query.refuse(FieldError::new("?cursor", "must be a `nextCursor` of this list"));
             }
-            number
+            place
         });
-        (limit, number)
+        (limit, place)
     }
 
     /// Cuts a page out of a short list that is at hand as a whole, ordered by `name`, which no two

@@ -8,7 +8,7 @@ use super::json::check_text;
 use super::problem::{FieldError, Problem};
 
 /// The longest text that a filter may compare with.
-const MAX_FILTER_CHARS: usize = 255;
+pub(super) const MAX_FILTER_CHARS: usize = 255;
 
 /// What is left of a query string; `finish` refuses what nobody took.
 #[derive(Debug)]

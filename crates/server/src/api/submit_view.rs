@@ -13,36 +13,73 @@ use super::options::{MAX_LABEL_NAME, MAX_LABEL_TEXT, MAX_LABELS};
 /// What `json::check_text` refuses, in the words of a schema.
 const NO_CONTROLS: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
 
-/// An export: every key at every one of its dates becomes one file.
+/// What to do: an export, or a job of a custom type.
 #[derive(Debug, ToSchema, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({"items": [{"key": "ABC", "effectiveDates": ["20250215", "20250315"]}], "output": {"format": "CSV"}}))]
+#[serde(untagged)]
 #[expect(dead_code, reason = "describes only")]
-pub(super) struct JobRequest {
-    /// The dataset; may be left out where one is the default.
-    #[schema(nullable = false, pattern = "^[a-z][a-z0-9_]*$")]
-    dataset: Option<String>,
-    /// What to export.
-    #[schema(min_items = 1)]
-    items: Vec<ItemRequest>,
-    /// How the files are written.
-    #[schema(nullable = false)]
-    output: Option<OutputRequest>,
-    /// The client's name for this request; the same as the `Idempotency-Key` header.
-    #[schema(nullable = false, min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
-    idempotency_key: Option<String>,
-    /// 0 to 9, higher first.
-    #[schema(nullable = false, minimum = 0, maximum = 9, default = 5)]
-    priority: Option<u8>,
-    /// Not before this time.
-    #[schema(nullable = false)]
-    run_at: Option<DateTime<Utc>>,
-    /// The client's own notes: at most 32.
-    #[schema(schema_with = labels)]
-    labels: Option<BTreeMap<String, String>>,
-    /// Whether one failed chunk stops the job or the others go on.
-    #[schema(nullable = false, default = "stop")]
-    on_failure: Option<OnFailureRequest>,
+pub(super) enum JobRequest {
+    /// An export.
+    Export(Box<ExportJobRequest>),
+    /// A custom job.
+    Custom(Box<CustomJobRequest>),
+}
+
+/// A request with the options that every job has. Repeated in each description, for a schema that
+/// refuses unknown members cannot be put together from two.
+macro_rules! with_options {
+    ($(#[$meta:meta])* struct $name:ident { $($members:tt)* }) => {
+        #[derive(Debug, ToSchema, serde::Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        $(#[$meta])*
+        #[expect(dead_code, reason = "describes only")]
+        pub(super) struct $name {
+            $($members)*
+            /// The client's name for this request; the same as the `Idempotency-Key` header.
+            #[schema(nullable = false, min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
+            idempotency_key: Option<String>,
+            /// 0 to 9, higher first.
+            #[schema(nullable = false, minimum = 0, maximum = 9, default = 5)]
+            priority: Option<u8>,
+            /// Not before this time.
+            #[schema(nullable = false)]
+            run_at: Option<DateTime<Utc>>,
+            /// The client's own notes: at most 32.
+            #[schema(schema_with = labels)]
+            labels: Option<BTreeMap<String, String>>,
+            /// Whether one failed chunk stops the job or the others go on.
+            #[schema(nullable = false, default = "stop")]
+            on_failure: Option<OnFailureRequest>,
+        }
+    };
+}
+
+with_options! {
+    /// An export: every key at every one of its dates becomes one file.
+    #[schema(example = json!({"items": [{"key": "ABC", "effectiveDates": ["20250215", "20250315"]}], "output": {"format": "CSV"}}))]
+    struct ExportJobRequest {
+        /// The dataset; may be left out where one is the default.
+        #[schema(nullable = false, pattern = "^[a-z][a-z0-9_]*$")]
+        dataset: Option<String>,
+        /// What to export.
+        #[schema(min_items = 1)]
+        items: Vec<ItemRequest>,
+        /// How the files are written.
+        #[schema(nullable = false)]
+        output: Option<OutputRequest>,
+    }
+}
+
+with_options! {
+    /// A job of a type that this installation knows.
+    #[schema(example = json!({"jobType": "SEND_EMAIL", "payload": {"to": "user@example.com"}, "idempotencyKey": "req_550e8400"}))]
+    struct CustomJobRequest {
+        /// The job type; an unknown one is refused with the names of the known ones.
+        #[schema(example = "SEND_EMAIL")]
+        job_type: String,
+        /// What the job type's handler gets: any JSON, null where it is left out. Never shown again.
+        #[schema(value_type = serde_json::Value, required = false)]
+        payload: Option<serde_json::Value>,
+    }
 }
 
 fn labels() -> Object {
@@ -111,7 +148,7 @@ pub(super) enum OnFailureRequest {
 /// What a submission would do.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct PlanView {
-    /// Files in all.
+    /// Chunks in all: files of an export, 1 for a custom job.
     pub total: usize,
     /// Files that are recorded and would be used again.
     pub reuse: usize,
@@ -128,16 +165,28 @@ mod tests {
 
     #[test]
     fn the_description_and_the_reader_know_the_same_fields() {
+        use super::super::{custom_request, export_request, options};
         use utoipa::PartialSchema;
-        let schema = serde_json::to_value(JobRequest::schema()).unwrap();
-        let mut described: Vec<&str> =
-            schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-        let mut read: Vec<&str> = super::super::options::MEMBERS.to_vec();
-        read.extend(super::super::export_request::MEMBERS);
-        described.sort_unstable();
-        read.sort_unstable();
-        assert_eq!(described, read);
-        assert_eq!(schema["additionalProperties"], false);
-        assert_eq!(schema["required"], serde_json::json!(["items"]));
+        for (schema, shape, required) in [
+            (ExportJobRequest::schema(), export_request::MEMBERS.as_slice(), "items"),
+            (CustomJobRequest::schema(), custom_request::MEMBERS.as_slice(), "jobType"),
+        ] {
+            let schema = serde_json::to_value(schema).unwrap();
+            let mut described: Vec<&str> =
+                schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+            let mut read: Vec<&str> = [&options::MEMBERS, shape].concat();
+            described.sort_unstable();
+            read.sort_unstable();
+            assert_eq!(described, read);
+            assert_eq!(schema["additionalProperties"], false);
+            assert_eq!(schema["required"], serde_json::json!([required]));
+        }
+    }
+
+    #[test]
+    fn any_json_is_a_payload() {
+        use utoipa::PartialSchema;
+        let schema = serde_json::to_value(CustomJobRequest::schema()).unwrap();
+        assert_eq!(schema["properties"]["payload"].get("type"), None, "{schema}");
     }
 }

@@ -1,9 +1,11 @@
 //! What the handlers' tests share, and the API's own description. The routes are tested over HTTP in
-//! `tests/api.rs`.
+//! `tests/api/`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use outhaul::{ChunkContext, Failed, Handler, Outcome, Registry};
+use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_export::Exports;
 use outhaul_export::settings::{
@@ -48,6 +50,45 @@ pub(super) fn exports_of(max_chunks_per_job: usize) -> Exports {
     Exports::new(&ExportSettings { max_chunks_per_job, ..settings() }).unwrap()
 }
 
+/// `SEND_EMAIL`, and `ONCE`, of which equal ones may be there only once.
+pub(super) fn registry() -> Registry {
+    Registry::new().with(Named("SEND_EMAIL")).with(Named("ONCE"))
+}
+
+/// A job type that is never run.
+struct Named(&'static str);
+
+#[async_trait::async_trait]
+impl Handler for Named {
+    fn job_type(&self) -> &str {
+        self.0
+    }
+
+    fn queues(&self) -> Vec<QueueSpec> {
+        Vec::new()
+    }
+
+    fn retry(&self, _: Option<&str>) -> RetryPolicy {
+        RetryPolicy::default()
+    }
+
+    fn timeout(&self, _: Option<&str>) -> Option<Duration> {
+        None
+    }
+
+    fn stall_timeout(&self, _: Option<&str>) -> Option<Duration> {
+        None
+    }
+
+    async fn run(&self, _: &ChunkContext) -> Result<Outcome, Failed> {
+        Err(Failed::Stopped)
+    }
+
+    fn unique_key(&self, payload: &serde_json::Value) -> Option<String> {
+        (self.0 == "ONCE").then(|| payload.to_string())
+    }
+}
+
 fn description() -> serde_json::Value {
     let (_, api) = super::described().split_for_parts();
     serde_json::from_str(&super::openapi::complete(api).to_json().unwrap()).unwrap()
@@ -67,6 +108,7 @@ fn the_description_names_every_route_of_this_version() {
         routes,
         [
             "get /datasets",
+            "get /dead-letters",
             "get /docs",
             "get /docs/{name}",
             "get /healthz",
@@ -75,11 +117,13 @@ fn the_description_names_every_route_of_this_version() {
             "get /jobs/{jobId}/chunks",
             "get /jobs/{jobId}/files",
             "get /jobs/{jobId}/files/{fileId}",
+            "get /jobs/{jobId}/history",
             "get /metrics",
             "get /openapi.json",
             "get /queues",
             "get /readyz",
             "get /workers",
+            "post /dead-letters/redrive",
             "post /jobs",
             "post /jobs/{jobId}/cancel",
             "post /jobs/{jobId}/retry",
@@ -126,8 +170,19 @@ fn every_reference_in_the_description_leads_somewhere() {
 #[test]
 fn every_member_of_an_answer_is_promised() {
     let api = description();
-    for name in ["JobView", "ChunkView", "FileView", "QueueView", "WorkerView", "DatasetView", "ProblemBody"]
-    {
+    for name in [
+        "JobView",
+        "StepView",
+        "ChunkView",
+        "TransitionView",
+        "DeadLetterView",
+        "RedriveView",
+        "FileView",
+        "QueueView",
+        "WorkerView",
+        "DatasetView",
+        "ProblemBody",
+    ] {
         let schema = &api["components"]["schemas"][name];
         let properties = schema["properties"].as_object().unwrap_or_else(|| panic!("{name}: {schema}"));
         let required = schema["required"].as_array().unwrap();

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use outhaul::Registry;
 use outhaul_core::clock;
 use outhaul_core::store::StoreError;
 use outhaul_export::settings::SourceUrl;
@@ -42,7 +43,7 @@ struct Finding {
     result: Result<Option<String>, String>,
 }
 
-pub(crate) async fn run(args: Check) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Failure> {
     let environment = Environment::of_process();
     log::start(&environment, "error");
     let config = args.config.load(environment, args.insecure)?;
@@ -61,6 +62,7 @@ pub(crate) async fn run(args: Check) -> Result<ExitCode, Failure> {
         }
     }
     exports(&config, &mut findings).await;
+    findings.push(Finding { what: "job types".into(), result: job_types(&config, registry) });
     Ok(report(&findings, args.json))
 }
 
@@ -113,6 +115,13 @@ async fn database(config: &Config) -> Result<Option<String>, String> {
         Err(StartError::Database(error)) => Err(with_causes(&error)),
         Err(error) => Err(with_causes(&error)),
     }
+}
+
+/// Which custom jobs could be submitted.
+fn job_types(config: &Config, registry: Registry) -> Result<Option<String>, String> {
+    let all = serve::job_types::complete(config, registry).map_err(|errors| errors.to_string())?;
+    let names: Vec<&str> = all.job_types().collect();
+    Ok(Some(if names.is_empty() { "none beside exports".to_owned() } else { names.join(", ") }))
 }
 
 async fn exports(config: &Config, findings: &mut Vec<Finding>) {

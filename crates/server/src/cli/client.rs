@@ -190,9 +190,14 @@ impl Client {
     }
 
     /// All items of a list, page by page.
-    pub(crate) async fn all(&self, path: &str) -> Result<Vec<Value>, ClientError> {
+    pub(crate) async fn all(
+        &self,
+        path: &str,
+        filters: &[(&str, String)],
+    ) -> Result<Vec<Value>, ClientError> {
         let mut items = Vec::new();
         let mut query = vec![("limit", "200".to_owned())];
+        query.extend_from_slice(filters);
         loop {
             let mut page = self.get(path, &query).await?;
             if let Some(Value::Array(found)) = page.get_mut("items").map(Value::take) {
@@ -201,7 +206,7 @@ impl Client {
             match page.get("nextCursor").and_then(Value::as_str) {
                 None => return Ok(items),
                 Some(cursor) => {
-                    query.truncate(1);
+                    query.truncate(1 + filters.len());
                     query.push(("cursor", cursor.to_owned()));
                 }
             }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
+use outhaul::Registry;
 use outhaul_core::job::JobStatus;
 use serde_json::{Value, json};
 
@@ -38,11 +39,14 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     log::start(&environment, "warn");
     let config = prepare(&args.dir).await?;
     let signals = args.keep.then(Signals::new);
-    let running =
-        serve::start(config, Roles::ALL).await.map_err(|error| Failure::new(with_causes(&error)))?;
+    let running = serve::start(config, Roles::ALL, Registry::new())
+        .await
+        .map_err(|error| Failure::new(with_causes(&error)))?;
     let shown = show(&running, &args).await;
     match signals {
-        Some(signals) if shown.is_ok() => signals.wait_then_stop(running).await,
+        Some(signals) if shown.is_ok() => {
+            signals.wait_then_stop(running).await;
+        }
         _ => running.stop().await,
     }
     shown
@@ -94,7 +98,7 @@ async fn show(running: &Running, args: &Demo) -> Result<ExitCode, Failure> {
         let message = format!("job {job_id} is {}: {}", text(&job, "status"), text(&job, "errorMessage"));
         return Err(Failure::new(message));
     }
-    let files = client.all(&format!("/jobs/{job_id}/files")).await?;
+    let files = client.all(&format!("/jobs/{job_id}/files"), &[]).await?;
     say("");
     show_files(&files, &args.dir);
     say("");

@@ -18,6 +18,11 @@ impl Failure {
         Self { code: 1, message: message.into() }
     }
 
+    /// The process can no longer do its work and should be started again (`EX_SOFTWARE`).
+    pub(crate) fn start_again(message: impl Into<String>) -> Self {
+        Self { code: 70, message: message.into() }
+    }
+
     /// The message on one line, for lists.
     pub(crate) fn one_line(&self) -> String {
         self.message.lines().map(str::trim).collect::<Vec<_>>().join("; ")

@@ -32,7 +32,7 @@ pub(crate) struct Files {
 
 pub(crate) async fn run(args: Files) -> Result<ExitCode, Failure> {
     let client = args.target.client()?;
-    let items = client.all(&job_path(&args.job_id, "/files")?).await?;
+    let items = client.all(&job_path(&args.job_id, "/files")?, &[]).await?;
     match &args.download {
         Some(folder) => download(&client, &args, folder, &items).await,
         None => {

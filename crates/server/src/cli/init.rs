@@ -77,7 +77,8 @@ mod tests {
         std::fs::write(&secret, "hunter2").unwrap();
         let text = uncommented.join("\n").replace("/run/secrets/outhaul-db", secret.to_str().unwrap());
         let text = text.replace("/run/secrets/s3", secret.to_str().unwrap());
-        let environment = Environment::from([("WAREHOUSE_PASSWORD", "hunter2")]);
+        let environment =
+            Environment::from([("WAREHOUSE_PASSWORD", "hunter2"), ("MAILER_SECRET", "hunter2")]);
         let load = Load { file: None, insecure: false, environment };
         let config = Config::parse(&text, folder.path(), &load).unwrap();
         assert!(config.export.datasets["positions"].default);

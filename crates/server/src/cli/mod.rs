@@ -3,10 +3,12 @@
 mod act;
 mod check;
 mod client;
+mod dead_letters;
 mod demo;
 mod failure;
 mod files;
 mod hash;
+mod history;
 mod init;
 mod jobs;
 mod manifest;
@@ -23,6 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use outhaul::Registry;
 
 use self::failure::Failure;
 use crate::config::{Config, Environment, Load};
@@ -41,7 +44,7 @@ enum Command {
     Demo(demo::Demo),
     /// Run the server: API, workers and scheduler in one process, or some of them.
     Serve(serve::Serve),
-    /// Submit an export.
+    /// Submit an export, or a job of a custom type.
     Submit(submit::Submit),
     /// List jobs, newest first.
     Jobs(jobs::Jobs),
@@ -53,6 +56,10 @@ enum Command {
     Cancel(act::Cancel),
     /// Queue a job's dead and held chunks again.
     Retry(act::Retry),
+    /// Show what happened to a job's chunks.
+    History(history::History),
+    /// List, show and redrive what failed for good.
+    DeadLetters(dead_letters::DeadLetters),
     /// Compare files with their recorded checksums.
     Verify(verify::Verify),
     /// Write a commented configuration file.
@@ -77,8 +84,8 @@ impl ConfigFlag {
     }
 }
 
-/// Reads the command line and runs it to its exit code.
-pub fn main() -> ExitCode {
+/// Reads the command line and runs it to its exit code; `registry` has the job types written in Rust.
+pub fn main(registry: Registry) -> ExitCode {
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -87,7 +94,10 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(run(cli.command)) {
+    let ended = runtime.block_on(run(cli.command, registry));
+    // Not waited for: a handler that blocks its thread would keep the process from ending.
+    runtime.shutdown_background();
+    match ended {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("error: {failure}");
@@ -96,19 +106,21 @@ pub fn main() -> ExitCode {
     }
 }
 
-async fn run(command: Command) -> Result<ExitCode, Failure> {
+async fn run(command: Command, registry: Registry) -> Result<ExitCode, Failure> {
     match command {
         Command::Demo(args) => demo::run(args).await,
-        Command::Serve(args) => serve::run(args).await,
+        Command::Serve(args) => serve::run(args, registry).await,
         Command::Submit(args) => submit::run(args).await,
         Command::Jobs(args) => jobs::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Files(args) => files::run(args).await,
         Command::Cancel(args) => act::cancel(args).await,
         Command::Retry(args) => act::retry(args).await,
+        Command::History(args) => history::run(args).await,
+        Command::DeadLetters(args) => dead_letters::run(args).await,
         Command::Verify(args) => verify::run(args).await,
         Command::Init(args) => init::run(&args),
-        Command::Check(args) => check::run(args).await,
+        Command::Check(args) => check::run(args, registry).await,
         Command::Migrate(args) => migrate::run(args).await,
     }
 }
@@ -138,8 +150,20 @@ mod tests {
         let command = Cli::command();
         let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
         for name in [
-            "demo", "serve", "submit", "jobs", "status", "files", "cancel", "retry", "verify", "init",
-            "check", "migrate",
+            "demo",
+            "serve",
+            "submit",
+            "jobs",
+            "status",
+            "files",
+            "cancel",
+            "retry",
+            "history",
+            "dead-letters",
+            "verify",
+            "init",
+            "check",
+            "migrate",
         ] {
             assert!(names.contains(&name), "{name}");
         }

@@ -3,12 +3,14 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use outhaul::Registry;
 
 use super::ConfigFlag;
 use super::failure::{Failure, with_causes};
 use crate::config::Environment;
+use crate::log;
 use crate::roles::Roles;
-use crate::{log, serve};
+use crate::serve::{self, Ended};
 
 /// How to run.
 #[derive(Args, Debug)]
@@ -23,7 +25,7 @@ pub(crate) struct Serve {
     insecure: bool,
 }
 
-pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(args: Serve, registry: Registry) -> Result<ExitCode, Failure> {
     let environment = Environment::of_process();
     log::start(&environment, "info");
     // A process without the API listens nowhere.
@@ -31,12 +33,17 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     if args.roles.api && !config.listen.ip().is_loopback() {
         tracing::warn!(listen = %config.listen, "serve.insecure: anyone who reaches {} may use it", config.listen);
     }
-    if config.export.datasets.is_empty() {
+    if config.export.datasets.is_empty()
+        && config.job_types.is_empty()
+        && registry.job_types().next().is_none()
+    {
         tracing::warn!(
-            "serve.no_datasets: nothing can be exported until the configuration names a [datasets.…]"
+            "serve.nothing_to_do: the configuration names no [datasets.…] and no [job_types.…] yet"
         );
     }
-    let run = serve::run(config, args.roles).await;
-    run.map_err(|error| Failure::new(with_causes(&error)))?;
-    Ok(ExitCode::SUCCESS)
+    let run = serve::run(config, args.roles, registry).await;
+    match run.map_err(|error| Failure::new(with_causes(&error)))? {
+        Ended::Asked => Ok(ExitCode::SUCCESS),
+        ended @ Ended::Wedged(_) => Err(Failure::start_again(ended.to_string())),
+    }
 }

@@ -46,9 +46,13 @@ pub(crate) fn show(job: &Value, json: bool) {
     if json {
         return table::json(job);
     }
+    // Files are what exports are about; a custom job has steps and a result instead.
+    let (what, is_export) = (text(job, "jobType"), !job["dataset"].is_null());
+    let of_export = |value: String| if is_export { value } else { String::new() };
     let mut lines = vec![
         ("job", text(job, "jobId")),
         ("status", text(job, "status")),
+        ("type", if is_export { String::new() } else { what }),
         ("dataset", text(job, "dataset")),
         (
             "chunks",
@@ -64,11 +68,16 @@ pub(crate) fn show(job: &Value, json: bool) {
         ),
         (
             "files",
-            format!("{} generated, {} reused", count(job, "filesGenerated"), count(job, "filesReused")),
+            of_export(format!(
+                "{} generated, {} reused",
+                count(job, "filesGenerated"),
+                count(job, "filesReused")
+            )),
         ),
-        ("output", format!("{} rows, {}", count(job, "rows"), bytes(job, "bytes"))),
+        ("output", of_export(format!("{} rows, {}", count(job, "rows"), bytes(job, "bytes")))),
         ("base path", text(job, "s3BasePath")),
         ("error", text(job, "errorMessage")),
+        ("result", text(job, "result")),
         ("created", text(job, "createdAt")),
         ("completed", text(job, "completedAt")),
     ];
@@ -78,4 +87,13 @@ pub(crate) fn show(job: &Value, json: bool) {
     for (name, value) in lines.into_iter().filter(|(_, value)| !value.is_empty()) {
         say(format!("{name:<10} {}", plain(&value)));
     }
+    let steps: Vec<Vec<String>> = job["steps"].as_array().into_iter().flatten().map(step).collect();
+    if !steps.is_empty() {
+        say("");
+        say(table::table(&["STEP", "STATUS", "COMPLETED"], &steps));
+    }
+}
+
+fn step(step: &Value) -> Vec<String> {
+    ["name", "status", "completedAt"].iter().map(|name| text(step, name)).collect()
 }

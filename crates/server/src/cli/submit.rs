@@ -1,7 +1,9 @@
-//! `outhaul submit`: sends one job, from flags or from a body in a file.
+//! `outhaul submit`: sends one job, from flags or from a body in a file. A payload is sent and never
+//! shown.
 
+use std::fmt;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -12,6 +14,9 @@ use super::failure::Failure;
 use super::table::{self, count, say, text};
 use super::{progress, status};
 
+/// The flags that have no place beside a custom job's.
+const OF_EXPORT: [&str; 5] = ["dataset", "keys", "dates", "file", "force"];
+
 /// What to submit.
 #[derive(Args, Debug)]
 pub(crate) struct Submit {
@@ -21,11 +26,21 @@ pub(crate) struct Submit {
     #[arg(long)]
     dataset: Option<String>,
     /// A key; may be repeated. Every key is exported for every date.
-    #[arg(long = "key", required_unless_present = "file")]
+    #[arg(long = "key", required_unless_present_any = ["file", "job_type"])]
     keys: Vec<String>,
     /// An effective date, yyyyMMdd; may be repeated.
-    #[arg(long = "date", required_unless_present = "file", value_name = "YYYYMMDD")]
+    #[arg(long = "date", required_unless_present_any = ["file", "job_type"], value_name = "YYYYMMDD")]
     dates: Vec<String>,
+    /// A custom job of this type instead of an export.
+    #[arg(long, conflicts_with_all = OF_EXPORT, value_name = "TYPE")]
+    job_type: Option<String>,
+    /// What the custom job gets, as JSON. Others on this machine can see it; a file is safer.
+    // Not only `requires`: that is not asked for where the required flag itself would be refused.
+    #[arg(long, requires = "job_type", conflicts_with = "payload_file", conflicts_with_all = OF_EXPORT, value_name = "JSON")]
+    payload: Option<Payload>,
+    /// The same from a file, or from stdin with `-`.
+    #[arg(long, requires = "job_type", conflicts_with_all = OF_EXPORT, value_name = "FILE")]
+    payload_file: Option<PathBuf>,
     /// The whole request body from a file, or from stdin with `-`.
     #[arg(long, conflicts_with_all = ["dataset", "keys", "dates"], value_name = "FILE")]
     file: Option<PathBuf>,
@@ -55,6 +70,22 @@ pub(crate) struct Submit {
     watch: bool,
 }
 
+/// JSON that only the job's handler may see.
+#[derive(Clone)]
+struct Payload(String);
+
+impl From<String> for Payload {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(a payload)")
+    }
+}
+
 fn label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write it as name=text")?;
     Ok((name.to_owned(), value.to_owned()))
@@ -71,7 +102,9 @@ pub(crate) async fn run(args: Submit) -> Result<ExitCode, Failure> {
         } else {
             let (total, reuse, generate) =
                 (count(&answer, "total"), count(&answer, "reuse"), count(&answer, "generate"));
-            say(format!("{total} chunks: {reuse} to reuse, {generate} to generate"));
+            if args.job_type.is_none() {
+                say(format!("{total} chunks: {reuse} to reuse, {generate} to generate"));
+            }
             say(table::plain(&text(&answer, "verdict")));
         }
         return Ok(ExitCode::SUCCESS);
@@ -87,9 +120,10 @@ pub(crate) async fn run(args: Submit) -> Result<ExitCode, Failure> {
 
 /// The request; flags go over what the file says.
 fn body(args: &Submit) -> Result<Map<String, Value>, Failure> {
-    let mut body = match &args.file {
-        Some(file) => read_body(file)?,
-        None => {
+    let mut body = match (&args.file, &args.job_type) {
+        (Some(file), _) => read_body(file)?,
+        (None, Some(job_type)) => custom(args, job_type)?,
+        (None, None) => {
             let items: Vec<Value> =
                 args.keys.iter().map(|key| json!({ "key": key, "effectiveDates": args.dates })).collect();
             Map::from_iter([("items".to_owned(), Value::Array(items))])
@@ -119,16 +153,34 @@ fn body(args: &Submit) -> Result<Map<String, Value>, Failure> {
     Ok(body)
 }
 
-fn read_body(file: &PathBuf) -> Result<Map<String, Value>, Failure> {
-    let cannot = |error: std::io::Error| Failure::new(format!("{} cannot be read: {error}", file.display()));
-    let mut text = String::new();
-    if file.as_os_str() == "-" {
-        std::io::stdin().read_to_string(&mut text).map_err(cannot)?;
-    } else {
-        text = std::fs::read_to_string(file).map_err(cannot)?;
-    }
-    serde_json::from_str(&text)
+/// The request for a custom job.
+fn custom(args: &Submit, job_type: &str) -> Result<Map<String, Value>, Failure> {
+    let mut body = Map::from_iter([("jobType".to_owned(), job_type.into())]);
+    let (place, text) = match (&args.payload, &args.payload_file) {
+        (Some(payload), _) => ("--payload".to_owned(), payload.0.clone()),
+        (None, Some(file)) => (file.display().to_string(), read_text(file)?),
+        (None, None) => return Ok(body),
+    };
+    // The reader's messages name a place in the text, and nothing of it.
+    let payload = serde_json::from_str(&text)
+        .map_err(|error| Failure::new(format!("{place} does not hold JSON: {error}")))?;
+    body.insert("payload".to_owned(), payload);
+    Ok(body)
+}
+
+fn read_body(file: &Path) -> Result<Map<String, Value>, Failure> {
+    serde_json::from_str(&read_text(file)?)
         .map_err(|error| Failure::new(format!("{} does not hold a JSON object: {error}", file.display())))
+}
+
+fn read_text(file: &Path) -> Result<String, Failure> {
+    let cannot = |error: std::io::Error| Failure::new(format!("{} cannot be read: {error}", file.display()));
+    if file.as_os_str() != "-" {
+        return std::fs::read_to_string(file).map_err(cannot);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).map_err(cannot)?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -173,8 +225,43 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_dates_or_a_file_are_needed() {
-        for words in [&[][..], &["--key", "A"], &["--date", "20250101"], &["--file", "x", "--key", "A"]] {
+    fn a_custom_job_is_its_type_and_its_payload() {
+        let found = parsed(&["--job-type", "SEND_EMAIL", "--payload", r#"{"to": "x"}"#, "--priority", "9"]);
+        let expected = json!({"jobType": "SEND_EMAIL", "payload": {"to": "x"}, "priority": 9});
+        assert_eq!(Value::Object(found), expected);
+        assert_eq!(Value::Object(parsed(&["--job-type", "A"])), json!({"jobType": "A"}));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("payload.json");
+        std::fs::write(&file, "[1]").unwrap();
+        let found = parsed(&["--job-type", "A", "--payload-file", file.to_str().unwrap()]);
+        assert_eq!(Value::Object(found), json!({"jobType": "A", "payload": [1]}));
+    }
+
+    #[test]
+    fn a_payload_is_not_shown_when_it_is_wrong_or_debugged() {
+        let words = ["submit", "--job-type", "A", "--payload", r#"{"password": hunter2}"#];
+        let whole = Whole::try_parse_from(words).unwrap();
+        let said = body(&whole.submit).unwrap_err().to_string();
+        assert!(said.starts_with("--payload does not hold JSON: "), "{said}");
+        assert!(!format!("{said} {:?}", whole.submit).contains("hunter2"));
+    }
+
+    #[test]
+    fn what_to_submit_must_be_said_in_one_way() {
+        for words in [
+            &[][..],
+            &["--key", "A"],
+            &["--date", "20250101"],
+            &["--file", "x", "--key", "A"],
+            &["--payload", "{}"],
+            &["--key", "A", "--date", "20250101", "--payload", "{}"],
+            &["--file", "x", "--payload-file", "y"],
+            &["--job-type", "A", "--key", "A"],
+            &["--job-type", "A", "--dataset", "A"],
+            &["--job-type", "A", "--file", "x"],
+            &["--job-type", "A", "--force"],
+            &["--job-type", "A", "--payload", "1", "--payload-file", "x"],
+        ] {
             assert!(Whole::try_parse_from([&["submit"], words].concat()).is_err(), "{words:?}");
         }
     }

@@ -112,7 +112,7 @@ fn verify_folder(folder: &Path) -> Result<Vec<(String, State)>, Failure> {
 
 async fn verify_job(client: &Client, job_id: &str) -> Result<Vec<(String, State)>, Failure> {
     let mut found = Vec::new();
-    for item in client.all(&job_path(job_id, "/files")?).await? {
+    for item in client.all(&job_path(job_id, "/files")?, &[]).await? {
         let mut state = look(client, &item).await?;
         for _ in 1..LOOKS {
             if state != State::Corrupt {

@@ -41,6 +41,7 @@ impl Environment {
         let overriding = self.starting_with(PREFIX);
         let paths: Vec<(String, &str)> = overriding
             .map(|(name, text)| (name[PREFIX.len()..].to_lowercase().replace("__", "."), text))
+            .map(|(path, text)| (as_written(table, &path), text))
             .collect();
         for (path, _) in &paths {
             forget_other_forms(table, path);
@@ -70,6 +71,20 @@ fn scalar(text: &str) -> Value {
         Some(value @ (Value::Boolean(_) | Value::Integer(_) | Value::Float(_) | Value::String(_))) => value,
         _ => Value::String(text.to_owned()),
     }
+}
+
+/// The path as the file writes it: variables know no case, names such as `job_types.SEND_EMAIL` do.
+fn as_written(table: &Table, path: &str) -> String {
+    let mut inside = Some(table);
+    let mut parts = Vec::new();
+    for part in path.split('.') {
+        let same = |name: &&String| name.eq_ignore_ascii_case(part);
+        let here = inside.filter(|table| !table.contains_key(part));
+        let written = here.and_then(|table| table.keys().find(same)).map_or(part, String::as_str);
+        inside = inside.and_then(|table| table.get(written)).and_then(Value::as_table);
+        parts.push(written);
+    }
+    parts.join(".")
 }
 
 /// `x`, `x_file` and `x_env` are forms of one setting: the environment's replaces the file's.

@@ -4,6 +4,7 @@
 mod connect;
 mod env;
 mod exports;
+mod job_types;
 mod problem;
 mod raw;
 mod reader;
@@ -13,17 +14,20 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use outhaul::{EngineSettings, WorkerSettings};
+use outhaul_core::retry::RetryPolicy;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::StoreSettings;
 use outhaul_export::settings::ExportSettings;
 use toml::Table;
 
 pub use self::env::Environment;
+pub use self::job_types::{HttpConfig, JobType, Step};
 pub use self::problem::{Problem, Problems};
 use self::reader::Reader;
 use crate::roles::Roles;
@@ -32,7 +36,7 @@ use crate::roles::Roles;
 pub const DEFAULT_FILE: &str = "outhaul.toml";
 
 /// Sections that a later version will know; naming them now must not look like a typing error.
-const NOT_YET: [&str; 5] = ["reports", "job_types", "merge", "schedules", "triggers"];
+const NOT_YET: [&str; 4] = ["reports", "merge", "schedules", "triggers"];
 
 /// A configuration that has been judged as a whole. `Debug` shows no secret.
 #[derive(Clone, Debug)]
@@ -55,8 +59,14 @@ pub struct Config {
     pub idempotency_required: bool,
     /// How long finished jobs are kept.
     pub retain_jobs: Duration,
+    /// How often and how fast failed chunks are tried again, where nothing else is said.
+    pub retry: RetryPolicy,
     /// Sources, datasets and storage.
     pub export: ExportSettings,
+    /// Job types whose steps are HTTP calls, by name.
+    pub job_types: BTreeMap<String, JobType>,
+    /// What those steps may call.
+    pub http: HttpConfig,
     /// This machine's name, for people.
     pub host: String,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use outhaul::WorkerSettings;
 use outhaul_core::secret::Secret;
+use outhaul_core::step::MAX_RESULT_BYTES;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::Table;
@@ -35,6 +36,47 @@ impl<'de> Deserialize<'de> for Hidden {
             toml::Value::String(text) => Ok(Self(Secret::new(text))),
             _ => Err(D::Error::custom("must be text in quotes")),
         }
+    }
+}
+
+impl Hidden {
+    fn into_text(self) -> String {
+        self.0.expose().to_owned()
+    }
+}
+
+/// One text, or a list of them.
+#[derive(Clone, Debug)]
+pub(super) struct Texts(pub(super) Vec<String>);
+
+impl Texts {
+    /// For names, which hold no commas: the environment has no lists.
+    pub(super) fn split_commas(&self) -> Vec<String> {
+        self.0.iter().flat_map(|text| text.split(',')).map(|text| text.trim().to_owned()).collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Hiddens::deserialize(from).map(|texts| Self(texts.0.into_iter().map(Hidden::into_text).collect()))
+    }
+}
+
+/// One text that must not be shown, or a list of them.
+#[derive(Clone)]
+pub(super) struct Hiddens(pub(super) Vec<Hidden>);
+
+impl<'de> Deserialize<'de> for Hiddens {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let texts = match toml::Value::deserialize(from)? {
+            toml::Value::Array(values) => values,
+            value => vec![value],
+        };
+        let hidden = |value| match value {
+            toml::Value::String(text) => Ok(Hidden(Secret::new(text))),
+            _ => Err(D::Error::custom("must be text in quotes, or a list of such")),
+        };
+        texts.into_iter().map(hidden).collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -295,4 +337,53 @@ pub(super) struct Dataset {
     pub(super) query: Option<String>,
     pub(super) retry: Option<Table>,
     pub(super) timeout: Option<Span>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Http {
+    pub(super) allow: Option<Texts>,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct JobType {
+    pub(super) steps: Vec<toml::Value>,
+    pub(super) retry: Option<Table>,
+    pub(super) timeout: Span,
+    pub(super) max_concurrent: Option<u32>,
+    pub(super) secret: Option<Hiddens>,
+    pub(super) secret_file: Option<Texts>,
+    pub(super) secret_env: Option<Texts>,
+    pub(super) max_response_bytes: usize,
+}
+
+impl Default for JobType {
+    fn default() -> Self {
+        Self {
+            steps: Vec::new(),
+            retry: None,
+            timeout: Span(Duration::from_secs(900)),
+            max_concurrent: None,
+            secret: None,
+            secret_file: None,
+            secret_env: None,
+            max_response_bytes: MAX_RESULT_BYTES,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Step {
+    pub(super) name: Option<String>,
+    pub(super) http: Option<Hidden>,
+    pub(super) timeout: Span,
+    pub(super) needs: Option<Vec<String>>,
+}
+
+impl Default for Step {
+    fn default() -> Self {
+        Self { name: None, http: None, timeout: Span(Duration::from_secs(30)), needs: None }
+    }
 }

@@ -16,9 +16,9 @@ use super::connect::{Connect, database_url};
 use super::problem::Problems;
 use super::reader::{Reader, unknown};
 use super::secrets::{Given, Secrets};
-use super::{Config, DatabaseConfig, Environment, Limits, Load, NOT_YET, exports, raw, storage};
+use super::{Config, DatabaseConfig, Environment, Limits, Load, NOT_YET, exports, job_types, raw, storage};
 
-const SECTIONS: [&str; 14] = [
+const SECTIONS: [&str; 17] = [
     "data_dir",
     "server",
     "database",
@@ -33,6 +33,9 @@ const SECTIONS: [&str; 14] = [
     "retention",
     "auth",
     "sources",
+    "datasets",
+    "job_types",
+    "http",
 ];
 
 pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Reader<'_>) -> Config {
@@ -53,6 +56,8 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
     let auth: raw::Auth = reader.section(&mut table, "auth");
     let sources: BTreeMap<String, raw::Source> = reader.sections(&mut table, "sources");
     let datasets = reader.sections(&mut table, "datasets");
+    let job_types = reader.sections(&mut table, "job_types");
+    let http: raw::Http = reader.section(&mut table, "http");
     what_is_left(&table, reader.problems);
 
     judge_delivery(&delivery, reader.problems);
@@ -81,6 +86,8 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
     let sources = exports::sources(sources, &secrets, &mut reader);
     let datasets = exports::datasets(datasets, &source_names, &sources, &retry, &mut reader);
     let storage = storage::judge(files, &data_dir, &secrets, reader.problems);
+    let job_types = job_types::job_types(job_types, &secrets, &retry, &mut reader);
+    let http = job_types::http(http, &mut reader);
 
     Config {
         file: None,
@@ -96,6 +103,7 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
         limits,
         idempotency_required: idempotency.required,
         retain_jobs: retention.jobs.0,
+        retry,
         export: ExportSettings {
             sources,
             datasets,
@@ -103,6 +111,8 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
             reuse_window_days: reuse.window_days,
             max_chunks_per_job: limits.max_chunks_per_job,
         },
+        job_types,
+        http,
         host: host(&load.environment),
     }
 }
@@ -125,8 +135,7 @@ fn what_is_left(table: &Table, problems: &mut Problems) {
         if NOT_YET.contains(&name.as_str()) {
             problems.add(name, "is not available yet");
         } else {
-            let known: Vec<&str> = SECTIONS.into_iter().chain(["datasets"]).collect();
-            problems.add(name, unknown(name, &known));
+            problems.add(name, unknown(name, &SECTIONS));
         }
     }
 }

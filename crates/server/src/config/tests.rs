@@ -91,8 +91,11 @@ fn the_example_of_the_design_is_understood() {
         default = true
         source = "warehouse"
         query = "select * from export_positions(:key, :effective_date)"
+        [job_types.SEND_EMAIL]
+        steps = [ { name = "render", http = "http://mailer/render" }, { name = "deliver", http = "http://mailer/deliver" } ]
     "#;
     let config = load(text, []).unwrap();
+    assert_eq!(config.job_types["SEND_EMAIL"].steps.len(), 2);
     assert!(config.export.datasets["positions"].default);
     assert!(matches!(&config.export.sources["warehouse"].url, SourceUrl::Postgres(_)));
     assert!(
@@ -155,7 +158,7 @@ fn every_problem_is_listed_at_once() {
         "datasets.reports.source",
         "datasets.users.timeout",
         "delivery.kind",
-        "job_types",
+        "job_types.SEND_EMAIL.steps",
         "reports",
         "retention.files",
         "retention.jobs",

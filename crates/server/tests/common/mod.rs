@@ -165,21 +165,26 @@ impl Stack {
 
     /// Starts a process with these roles; one with `api` gets a spare port.
     pub fn spawn(&self, name: &str, roles: &str) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_outhaul"));
+        command.args(["serve", "--roles", roles, "--config"]).arg(self.config());
+        self.spawn_command(name, command)
+    }
+
+    /// Starts any server on this installation, with a spare port to listen on.
+    pub fn spawn_command(&self, name: &str, mut command: Command) -> Process {
         let port =
             TcpListener::bind("127.0.0.1:0").expect("a spare port").local_addr().expect("its number").port();
         let log = self.dir.path().join(format!("{name}.log"));
         let sink = File::options().create(true).append(true).open(&log).expect("open the log");
-        let child = Command::new(env!("CARGO_BIN_EXE_outhaul"))
-            .args(["serve", "--roles", roles, "--config"])
-            .arg(self.config())
+        let child = command
             .env("OUTHAUL__SERVER__LISTEN", format!("127.0.0.1:{port}"))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(sink.try_clone().expect("the log once more"))
             .stderr(sink)
             .spawn()
-            .expect("start the built binary");
+            .expect("start the program");
         Process { child, log, base: format!("http://127.0.0.1:{port}") }
     }
 
@@ -237,6 +242,11 @@ impl Process {
     pub fn kill9(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("ask for the process").is_some()
     }
 
     /// SIGTERM; waits for a clean end and returns whether the exit code was 0.
@@ -301,12 +311,16 @@ impl Client {
             let Ok((200, job)) = self.get(&format!("/jobs/{id}")).await else { return false };
             let is_end = ["COMPLETED", "FAILED", "CANCELLED"].contains(&wanted);
             let there = job["status"] == wanted && (!is_end || !job["completedAt"].is_null());
+            // Nothing leaves these, so there is nothing more to wait for.
+            let elsewhere =
+                job["status"] != wanted && (job["status"] == "COMPLETED" || job["status"] == "CANCELLED");
             *seen.lock().expect("not poisoned") = job;
-            there
+            there || elsewhere
         })
         .await;
         let job = seen.into_inner().expect("not poisoned");
         outcome.unwrap_or_else(|error| panic!("{error}: {job}"));
+        assert_eq!(job["status"], wanted, "{job}");
         job
     }
 

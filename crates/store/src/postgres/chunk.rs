@@ -56,7 +56,7 @@ impl PostgresStore {
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        Ok(rows.into_iter().map(ClaimedChunk::from).collect())
+        rows.into_iter().map(ClaimRow::into_chunk).collect()
     }
 
     pub(super) async fn heartbeat(
@@ -128,6 +128,7 @@ impl PostgresStore {
             .bind(files.definition)
             .bind(files.generation)
             .bind(files.generated_at)
+            .bind(finishes.iter().map(|finish| finish.result.as_deref()).collect::<Vec<_>>())
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
@@ -143,6 +144,7 @@ impl PostgresStore {
             .bind(failures.iter().map(|failure| failure.expired).collect::<Vec<_>>())
             .bind(failures.iter().map(|failure| failure.retry_in.map(interval)).collect::<Vec<_>>())
             .bind(failures.iter().map(|failure| failure.cause.as_str()).collect::<Vec<_>>())
+            .bind(failures.iter().map(|failure| failure.step.as_deref()).collect::<Vec<_>>())
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{StoreError, StoreResult, StoreSettings};
 use sqlx::PgPool;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::PostgresStore;
 use super::connections::Connections;
@@ -64,9 +64,23 @@ pub fn connect(
             connect = connect.options(FIXED_PLANS);
         }
     }
+    let transactions = PgPoolOptions::new()
+        .max_connections(options.max_connections)
+        .min_connections(0)
+        // Whoever waits longer has its own timeout; giving up early would cost it an attempt.
+        .acquire_timeout(Duration::from_secs(60))
+        .idle_timeout(Duration::from_secs(60))
+        .connect_lazy_with(connect_options(url, "transaction")?);
     let connections = Connections::new(connect.clone(), options);
     let listen = options.listen.then(|| Arc::new(connect));
-    Ok(PostgresStore { connections, settings, installation, listen, queue_keys: Arc::default() })
+    Ok(PostgresStore {
+        connections,
+        transactions,
+        settings,
+        installation,
+        listen,
+        queue_keys: Arc::default(),
+    })
 }
 
 /// Reads the URL without ever showing it: an error of the parser may quote the password.

@@ -11,7 +11,10 @@ use super::connect::{connect_options, refuse_unsafe};
 use crate::error::from_sqlx;
 
 /// Versions and their SQL, ascending.
-const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "engine", include_str!("migrations/0001_engine.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "engine", include_str!("migrations/0001_engine.sql")),
+    (2, "custom_jobs", include_str!("migrations/0002_custom_jobs.sql")),
+];
 
 /// The key of the lock under which migrations run.
 const LOCK: i64 = 0x6f75_7468_6175_6c01;

@@ -4,15 +4,21 @@
 mod chunk;
 mod connect;
 mod connections;
+mod dead_letter;
 mod file;
+mod history;
 mod job;
 mod migrate;
 mod queue;
+mod redrive;
 mod row;
+mod step;
+mod submit;
 mod sweep;
 mod wake;
 mod worker;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -20,11 +26,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::NaiveDate;
 use futures::stream::BoxStream;
+use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
 use outhaul_core::queue::{QueueRow, QueueSpec};
 use outhaul_core::state::ChunkStatus;
+use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
     Cancelled, JobFilter, Page, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
 };
@@ -38,11 +47,14 @@ use connections::Connections;
 
 pub use connect::{PostgresOptions, connect};
 pub use migrate::migrate;
+pub use step::{Transacted, TransactionError};
 
 /// A PostgreSQL database as a store. Cheap to clone; clones share one pool.
 #[derive(Clone)]
 pub struct PostgresStore {
     connections: Connections,
+    /// For transactions of callers, which may take their time.
+    transactions: PgPool,
     settings: StoreSettings,
     installation: Arc<str>,
     /// Where hints are listened for; `None`: `database.listen` is off.
@@ -65,6 +77,10 @@ impl PostgresStore {
 impl Store for PostgresStore {
     async fn ready(&self) -> StoreResult<()> {
         self.bounded(connect::ready(self.pool())).await
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn installation(&self) -> &str {
@@ -122,6 +138,49 @@ impl Store for PostgresStore {
         wanted: &[(String, NaiveDate)],
     ) -> StoreResult<Vec<(FileIdentity, FileRecord)>> {
         self.bounded(self.recorded_files(dataset, scope, variant, wanted)).await
+    }
+
+    async fn jobs_submit(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Submitted>> {
+        self.bounded(self.submit_all(jobs)).await
+    }
+
+    async fn steps_list(&self, job_id: &JobId) -> StoreResult<Vec<StepRow>> {
+        self.bounded(self.list_steps(job_id)).await
+    }
+
+    async fn history_list(
+        &self,
+        job_id: &JobId,
+        chunk_key: Option<&str>,
+        after: Option<HistoryCursor>,
+        limit: u32,
+    ) -> StoreResult<Page<Transition, HistoryCursor>> {
+        self.bounded(self.list_history(job_id, chunk_key, after, limit)).await
+    }
+
+    async fn dead_letters_list(
+        &self,
+        filter: &DeadLetterFilter,
+        after: Option<DeadLetterCursor>,
+        limit: u32,
+    ) -> StoreResult<Page<DeadLetter, DeadLetterCursor>> {
+        self.bounded(self.list_dead_letters(filter, after, limit)).await
+    }
+
+    async fn dead_letters_count(&self, filter: &DeadLetterFilter) -> StoreResult<u64> {
+        self.bounded(self.count_dead_letters(filter)).await
+    }
+
+    async fn dead_letters_redrive(&self, filter: &DeadLetterFilter, limit: u32) -> StoreResult<u64> {
+        self.bounded(self.redrive_dead_letters(filter, limit)).await
+    }
+
+    async fn steps_recorded(&self, lease: Lease) -> StoreResult<Option<Vec<StepRecord>>> {
+        self.bounded(self.recorded_steps(lease)).await
+    }
+
+    async fn step_record(&self, lease: Lease, name: &str, result: &str) -> StoreResult<bool> {
+        self.bounded(self.record_step(lease, name, result)).await
     }
 
     async fn job_cancel(&self, job_id: &JobId) -> StoreResult<Cancelled> {

@@ -14,7 +14,7 @@ use sqlx::FromRow;
 use sqlx::postgres::types::PgInterval;
 use sqlx::types::Json;
 
-use crate::error::corrupt;
+use crate::error::{corrupt, json};
 
 /// A duration as PostgreSQL takes it.
 pub(super) fn interval(duration: Duration) -> PgInterval {
@@ -67,6 +67,9 @@ pub(super) struct JobRow {
     started_at: Option<DateTime<Utc>>,
     completed_at: Option<DateTime<Utc>>,
     pub(super) request_hash: Option<String>,
+    /// JSON text; only where one job is read.
+    #[sqlx(default)]
+    result: Option<String>,
 }
 
 impl JobRow {
@@ -83,6 +86,7 @@ impl JobRow {
             labels: self.labels.0,
             base_path: self.base_path,
             error_message: self.error_message,
+            result: self.result.map(|text| json("job.result", &text)).transpose()?,
             counts: Counts {
                 total: self.total.into(),
                 running: self.running,
@@ -234,27 +238,27 @@ pub(super) struct ClaimRow {
     job_type: String,
     dataset: Option<String>,
     owner: String,
-    params: serde_json::Value,
+    params: String,
     submitted_at: DateTime<Utc>,
 }
 
-impl From<ClaimRow> for ClaimedChunk {
-    fn from(row: ClaimRow) -> Self {
-        Self {
-            lease: Lease { chunk: ChunkId(row.id), fence: row.fence },
-            queue: QueueId(row.queue_id.into()),
-            job_id: JobId::from_store(row.job_id),
-            job_type: row.job_type,
-            dataset: row.dataset,
-            owner: row.owner,
-            params: row.params,
-            chunk_key: row.chunk_key,
-            key: row.key,
-            effective_date: row.effective_date,
-            attempt: row.attempt.unsigned_abs(),
-            lost: row.lost.unsigned_abs().into(),
-            submitted_at: row.submitted_at,
-            claimed_at: row.claimed_at,
-        }
+impl ClaimRow {
+    pub(super) fn into_chunk(self) -> StoreResult<ClaimedChunk> {
+        Ok(ClaimedChunk {
+            lease: Lease { chunk: ChunkId(self.id), fence: self.fence },
+            queue: QueueId(self.queue_id.into()),
+            job_id: JobId::from_store(self.job_id),
+            job_type: self.job_type,
+            dataset: self.dataset,
+            owner: self.owner,
+            params: json("job.params", &self.params)?,
+            chunk_key: self.chunk_key,
+            key: self.key,
+            effective_date: self.effective_date,
+            attempt: self.attempt.unsigned_abs(),
+            lost: self.lost.unsigned_abs().into(),
+            submitted_at: self.submitted_at,
+            claimed_at: self.claimed_at,
+        })
     }
 }

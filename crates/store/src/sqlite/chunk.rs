@@ -12,6 +12,7 @@ use sqlx::types::Json;
 use super::SqliteStore;
 use super::convert::{json, lease, leases as leases_json, now, time};
 use super::file::ManifestColumns;
+use super::history::{self, Entry};
 use crate::error::{corrupt, from_sqlx};
 use crate::page::cut;
 
@@ -69,6 +70,7 @@ pub(super) async fn list(
 struct QueuedChunk {
     id: i64,
     fence: i64,
+    job: i64,
     queue_id: i64,
     chunk_key: String,
     key: Option<String>,
@@ -112,6 +114,9 @@ pub(super) async fn claim(
                     .execute(write.connection())
                     .await
                     .map_err(from_sqlx)?;
+                let again: Vec<Entry<'_>> =
+                    queued.iter().filter_map(|chunk| chunk.claimed_again(worker)).collect();
+                history::append(write, &again).await?;
                 Ok(queued.into_iter().map(|chunk| chunk.claimed_at(now)).collect())
             })
         })
@@ -119,6 +124,20 @@ pub(super) async fn claim(
 }
 
 impl QueuedChunk {
+    /// The claim as history tells it; the first one is told by the chunk's own row.
+    fn claimed_again(&self, worker: WorkerId) -> Option<Entry<'static>> {
+        (self.fence > 0).then_some(Entry {
+            job: self.job,
+            chunk: self.id,
+            from: ChunkState::Queued,
+            to: ChunkState::Running,
+            attempt: self.attempt + 1,
+            worker: Some(worker.0),
+            step: None,
+            cause: None,
+        })
+    }
+
     /// The chunk as the claim leaves it.
     fn claimed_at(self, now: i64) -> ClaimedChunk {
         ClaimedChunk {

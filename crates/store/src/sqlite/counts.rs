@@ -40,6 +40,8 @@ pub(super) struct Change {
     started_at: Option<i64>,
     #[sqlx(default)]
     pub(super) error: Option<String>,
+    #[sqlx(default)]
+    pub(super) result: Option<String>,
 }
 
 /// The changes of one batch, by job.

@@ -107,10 +107,15 @@ async fn finish_in(write: &mut Write, finishes: &[Finish]) -> StoreResult<Vec<Le
     }
 
     let files: BTreeMap<i64, &NewManifestRow<'_>> = manifest.iter().map(|file| (file.chunk, file)).collect();
+    let results: BTreeMap<i64, &String> =
+        held.iter().filter_map(|(finish, _)| Some((finish.lease.chunk.0, finish.result.as_ref()?))).collect();
     let mut changes = Changes::default();
     for chunk in &moved {
         let change = changes.of(chunk);
         change.done += 1;
+        if let Some(result) = results.get(&chunk.id) {
+            change.result = Some((*result).clone());
+        }
         if let Some(file) = files.get(&chunk.id) {
             change.rows += file.rows;
             change.bytes += file.bytes;

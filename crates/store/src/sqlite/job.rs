@@ -1,17 +1,17 @@
-//! Jobs as people handle them: read, list, cancel, redrive.
+//! Jobs as people handle them: read, list, cancel.
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use outhaul_core::id::JobId;
 use outhaul_core::job::{Counts, Job, JobStatus, OnFailure};
-use outhaul_core::store::{Cancelled, JobFilter, Page, Redriven, StoreResult};
+use outhaul_core::store::{Cancelled, JobFilter, Page, StoreResult};
 use sqlx::types::Json;
 use sqlx::{Executor, Sqlite};
 
 use super::SqliteStore;
 use super::convert::time;
-use crate::error::{corrupt, from_sqlx};
+use crate::error::{corrupt, from_sqlx, json};
 use crate::page::cut;
 
 #[derive(sqlx::FromRow)]
@@ -41,6 +41,9 @@ struct JobRow {
     updated_at: i64,
     started_at: Option<i64>,
     completed_at: Option<i64>,
+    /// JSON text; only where one job is read.
+    #[sqlx(default)]
+    result: Option<String>,
 }
 
 impl JobRow {
@@ -57,6 +60,7 @@ impl JobRow {
             labels: self.labels.0,
             base_path: self.base_path,
             error_message: self.error_message,
+            result: self.result.map(|text| json("job.result", &text)).transpose()?,
             counts: Counts {
                 total: self.total,
                 running: self.running,
@@ -133,48 +137,8 @@ pub(super) async fn cancel(store: &SqliteStore, job_id: &JobId) -> StoreResult<C
         .await
 }
 
-pub(super) async fn redrive(store: &SqliteStore, job_id: &JobId) -> StoreResult<Redriven> {
-    let job_id = job_id.clone();
-    store
-        .write(move |write| {
-            Box::pin(async move {
-                let (now, step) = (write.now, write.fairness_step());
-                let Some((job, status)) = key(write.connection(), &job_id).await? else {
-                    return Ok(Redriven::Unknown);
-                };
-                if !matches!(status, JobStatus::Failed | JobStatus::InProgress) {
-                    return Ok(Redriven::Nothing);
-                }
-                let (dead, held): (i64, i64) = sqlx::query_as(include_str!("sql/job_redrive_count.sql"))
-                    .bind(job)
-                    .fetch_one(write.connection())
-                    .await
-                    .map_err(from_sqlx)?;
-                if dead + held == 0 {
-                    return Ok(Redriven::Nothing);
-                }
-                sqlx::query(include_str!("sql/job_redrive_chunks.sql"))
-                    .bind(job)
-                    .bind(now)
-                    .bind(step)
-                    .execute(write.connection())
-                    .await
-                    .map_err(from_sqlx)?;
-                sqlx::query(include_str!("sql/job_redrive.sql"))
-                    .bind(job)
-                    .bind(dead)
-                    .bind(now)
-                    .execute(write.connection())
-                    .await
-                    .map_err(from_sqlx)?;
-                Ok(Redriven::Yes(dead + held))
-            })
-        })
-        .await
-}
-
 /// A job's internal key and stored status.
-async fn key(
+pub(super) async fn key(
     connection: impl Executor<'_, Database = Sqlite>,
     job_id: &JobId,
 ) -> StoreResult<Option<(i64, JobStatus)>> {
@@ -184,6 +148,19 @@ async fn key(
         .await
         .map_err(from_sqlx)?;
     row.map(|(id, text)| Ok((id, parse_status(&text)?))).transpose()
+}
+
+/// The stored status of a job by its internal key.
+pub(super) async fn status(
+    connection: impl Executor<'_, Database = Sqlite>,
+    job: i64,
+) -> StoreResult<Option<JobStatus>> {
+    let text: Option<String> = sqlx::query_scalar(include_str!("sql/job_status.sql"))
+        .bind(job)
+        .fetch_optional(connection)
+        .await
+        .map_err(from_sqlx)?;
+    text.as_deref().map(parse_status).transpose()
 }
 
 fn parse_status(text: &str) -> StoreResult<JobStatus> {

@@ -7,16 +7,21 @@ mod chunk;
 mod connect;
 mod convert;
 mod counts;
+mod dead_letter;
 mod file;
 mod finish;
+mod history;
 mod job;
 mod outcome;
 mod queue;
+mod redrive;
+mod step;
 mod submit;
 mod sweep;
 mod transaction;
 mod worker;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -26,11 +31,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::NaiveDate;
 use futures::stream::BoxStream;
+use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
 use outhaul_core::queue::{QueueRow, QueueSpec};
 use outhaul_core::state::ChunkStatus;
+use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
     Cancelled, JobFilter, Page, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
 };
@@ -89,6 +97,10 @@ impl Store for SqliteStore {
         transaction::ready(self).await
     }
 
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
     fn installation(&self) -> &str {
         &self.inner.installation
     }
@@ -103,6 +115,10 @@ impl Store for SqliteStore {
 
     async fn job_submit(&self, job: NewJob) -> StoreResult<Submitted> {
         submit::submit(self, job).await
+    }
+
+    async fn jobs_submit(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Submitted>> {
+        submit::submit_all(self, jobs).await
     }
 
     async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>> {
@@ -146,12 +162,43 @@ impl Store for SqliteStore {
         file::recorded(self, dataset, scope, variant, wanted).await
     }
 
+    async fn steps_list(&self, job_id: &JobId) -> StoreResult<Vec<StepRow>> {
+        step::list(self, job_id).await
+    }
+
+    async fn history_list(
+        &self,
+        job_id: &JobId,
+        chunk_key: Option<&str>,
+        after: Option<HistoryCursor>,
+        limit: u32,
+    ) -> StoreResult<Page<Transition, HistoryCursor>> {
+        history::list(self, job_id, chunk_key, after, limit).await
+    }
+
+    async fn dead_letters_list(
+        &self,
+        filter: &DeadLetterFilter,
+        after: Option<DeadLetterCursor>,
+        limit: u32,
+    ) -> StoreResult<Page<DeadLetter, DeadLetterCursor>> {
+        dead_letter::list(self, filter, after, limit).await
+    }
+
+    async fn dead_letters_count(&self, filter: &DeadLetterFilter) -> StoreResult<u64> {
+        dead_letter::count(self, filter).await
+    }
+
     async fn job_cancel(&self, job_id: &JobId) -> StoreResult<Cancelled> {
         job::cancel(self, job_id).await
     }
 
     async fn job_redrive(&self, job_id: &JobId) -> StoreResult<Redriven> {
-        job::redrive(self, job_id).await
+        redrive::redrive(self, job_id).await
+    }
+
+    async fn dead_letters_redrive(&self, filter: &DeadLetterFilter, limit: u32) -> StoreResult<u64> {
+        redrive::letters(self, filter, limit).await
     }
 
     async fn queues_sync(&self, queues: &[QueueSpec]) -> StoreResult<BTreeMap<String, QueueId>> {
@@ -230,6 +277,14 @@ impl Store for SqliteStore {
 
     async fn chunks_cancel(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
         outcome::cancel(self, leases).await
+    }
+
+    async fn steps_recorded(&self, lease: Lease) -> StoreResult<Option<Vec<StepRecord>>> {
+        step::recorded(self, lease).await
+    }
+
+    async fn step_record(&self, lease: Lease, name: &str, result: &str) -> StoreResult<bool> {
+        step::record(self, lease, name, result).await
     }
 
     async fn file_begin(&self, begin: &FileBegin) -> StoreResult<FileBegun> {

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::SqliteStore;
 use super::convert::{json, leases as leases_json, micros};
 use super::counts::{Changes, Moved};
+use super::history::{self, Entry, Owners};
 use super::transaction::Write;
 use crate::error::{corrupt, from_sqlx};
 
@@ -23,6 +24,7 @@ struct Failed<'a> {
     expired: bool,
     run_at: Option<i64>,
     cause: &'a str,
+    step: Option<&'a str>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -33,18 +35,33 @@ struct FailedChunk {
     chunk_key: String,
     key: Option<String>,
     effective_date: Option<NaiveDate>,
+    step: Option<String>,
     error_message: Option<String>,
 }
 
 impl FailedChunk {
     /// What the job says of its first dead chunk.
     fn sentence(&self) -> String {
-        let name = match (&self.key, self.effective_date) {
-            (Some(key), Some(date)) => format!("key={key} date={date}"),
-            (Some(key), None) => format!("key={key}"),
-            (None, _) => format!("chunk={}", self.chunk_key),
+        let name = match (&self.step, &self.key, self.effective_date) {
+            (Some(step), ..) => format!("step={step}"),
+            (None, Some(key), Some(date)) => format!("key={key} date={date}"),
+            (None, Some(key), None) => format!("key={key}"),
+            (None, None, _) => format!("chunk={}", self.chunk_key),
         };
         format!("Chunk failed after retries: {name}: {}", self.error_message.as_deref().unwrap_or_default())
+    }
+
+    /// The failure as history tells it: a final one is two transitions in one.
+    fn entries(&self, owners: &Owners, state: ChunkState) -> Vec<Entry<'_>> {
+        let (step, cause) = (self.step.as_deref(), self.error_message.as_deref());
+        let entry = |from, to| Entry { from, step, cause, ..owners.entry(&self.moved, to) };
+        match state {
+            ChunkState::Dead => vec![
+                entry(ChunkState::Running, ChunkState::Retry),
+                entry(ChunkState::Retry, ChunkState::Dead),
+            ],
+            state => vec![entry(ChunkState::Running, state)],
+        }
     }
 }
 
@@ -63,8 +80,11 @@ async fn fail_in(write: &mut Write, failures: &[Failure]) -> StoreResult<Vec<Set
             expired: failure.expired,
             run_at: failure.retry_in.map(|wait| now.saturating_add(micros(wait))),
             cause: &failure.cause,
+            step: failure.step.as_deref(),
         })
         .collect();
+    let leases: Vec<Lease> = failures.iter().map(|failure| failure.lease).collect();
+    let owners = Owners::of(write, &leases).await?;
     let mut failed: Vec<FailedChunk> = sqlx::query_as(include_str!("sql/chunks_fail.sql"))
         .bind(json(&asked))
         .bind(now)
@@ -74,6 +94,7 @@ async fn fail_in(write: &mut Write, failures: &[Failure]) -> StoreResult<Vec<Set
     failed.sort_unstable_by_key(|chunk| chunk.moved.id);
     let mut changes = Changes::default();
     let mut settled = Vec::with_capacity(failed.len());
+    let mut entries = Vec::with_capacity(failed.len());
     for chunk in &failed {
         let state =
             ChunkState::parse(&chunk.state).ok_or_else(|| corrupt("job_chunk.state", &chunk.state))?;
@@ -90,23 +111,26 @@ async fn fail_in(write: &mut Write, failures: &[Failure]) -> StoreResult<Vec<Set
             _ => {}
         }
         settled.push(Settled { lease: chunk.moved.lease(), state });
+        entries.extend(chunk.entries(&owners, state));
     }
+    history::append(write, &entries).await?;
     changes.record(write).await?;
     Ok(settled)
 }
 
 pub(super) async fn give_back(store: &SqliteStore, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
-    let leases = leases_json(leases);
+    let leases = leases.to_vec();
     store
         .write(move |write| {
             Box::pin(async move {
+                let owners = Owners::of(write, &leases).await?;
                 let moved: Vec<Moved> = sqlx::query_as(include_str!("sql/chunks_return.sql"))
-                    .bind(leases)
+                    .bind(leases_json(&leases))
                     .bind(MAX_RETURNS)
                     .fetch_all(write.connection())
                     .await
                     .map_err(from_sqlx)?;
-                record(write, &moved, 0).await
+                record(write, &owners, &moved, ChunkState::Queued).await
             })
         })
         .await
@@ -117,6 +141,7 @@ pub(super) async fn snooze(store: &SqliteStore, lease: Lease, wait: Duration) ->
         .write(move |write| {
             Box::pin(async move {
                 let until = write.after(wait);
+                let owners = Owners::of(write, &[lease]).await?;
                 let moved: Option<Moved> = sqlx::query_as(include_str!("sql/chunk_snooze.sql"))
                     .bind(lease.chunk.0)
                     .bind(lease.fence)
@@ -124,35 +149,43 @@ pub(super) async fn snooze(store: &SqliteStore, lease: Lease, wait: Duration) ->
                     .fetch_optional(write.connection())
                     .await
                     .map_err(from_sqlx)?;
-                Ok(!record(write, moved.as_slice(), 0).await?.is_empty())
+                Ok(!record(write, &owners, moved.as_slice(), ChunkState::Created).await?.is_empty())
             })
         })
         .await
 }
 
 pub(super) async fn cancel(store: &SqliteStore, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
-    let leases = leases_json(leases);
+    let leases = leases.to_vec();
     store
         .write(move |write| {
             Box::pin(async move {
                 let now = write.now;
+                let owners = Owners::of(write, &leases).await?;
                 let moved: Vec<Moved> = sqlx::query_as(include_str!("sql/chunks_cancel.sql"))
-                    .bind(leases)
+                    .bind(leases_json(&leases))
                     .bind(now)
                     .fetch_all(write.connection())
                     .await
                     .map_err(from_sqlx)?;
-                record(write, &moved, 1).await
+                record(write, &owners, &moved, ChunkState::Cancelled).await
             })
         })
         .await
 }
 
-/// Tells the jobs that chunks moved, each of them counting so much as cancelled.
-async fn record(write: &mut Write, moved: &[Moved], cancelled: i64) -> StoreResult<Vec<Lease>> {
+/// Tells the history and the jobs where their owners' chunks went.
+async fn record(
+    write: &mut Write,
+    owners: &Owners,
+    moved: &[Moved],
+    to: ChunkState,
+) -> StoreResult<Vec<Lease>> {
+    let entries: Vec<Entry<'_>> = moved.iter().map(|chunk| owners.entry(chunk, to)).collect();
+    history::append(write, &entries).await?;
     let mut changes = Changes::default();
     for chunk in moved {
-        changes.of(chunk).cancelled += cancelled;
+        changes.of(chunk).cancelled += i64::from(to == ChunkState::Cancelled);
     }
     changes.record(write).await?;
     Ok(moved.iter().map(Moved::lease).collect())

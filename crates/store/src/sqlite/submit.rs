@@ -1,8 +1,8 @@
-//! Submission: a job and all its chunks in one transaction, or the job that its key already names.
+//! Submission: jobs and all their chunks in one transaction, or the jobs that their keys already name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outhaul_core::job::NewJob;
+use outhaul_core::job::{Job, NewJob};
 use outhaul_core::store::{StoreError, StoreResult, Submitted};
 use sqlx::types::Json;
 
@@ -14,17 +14,31 @@ use super::transaction::Write;
 use crate::error::from_sqlx;
 
 pub(super) async fn submit(store: &SqliteStore, job: NewJob) -> StoreResult<Submitted> {
-    store.write(move |write| Box::pin(submit_in(write, job))).await
+    store.write(move |write| Box::pin(async move { submit_in(write, &job).await })).await
 }
 
-async fn submit_in(write: &mut Write, job: NewJob) -> StoreResult<Submitted> {
-    release_key(write, &job).await?;
-    let Some(id) = insert_job(write, &job).await? else {
-        return existing(write, &job).await;
+/// A job of the batch finds those before it like any other job.
+pub(super) async fn submit_all(store: &SqliteStore, jobs: Vec<NewJob>) -> StoreResult<Vec<Submitted>> {
+    store
+        .write(move |write| {
+            Box::pin(async move {
+                let mut answers = Vec::with_capacity(jobs.len());
+                for job in &jobs {
+                    answers.push(submit_in(write, job).await?);
+                }
+                Ok(answers)
+            })
+        })
+        .await
+}
+
+async fn submit_in(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
+    release_key(write, job).await?;
+    let Some(id) = insert_job(write, job).await? else {
+        return existing(write, job).await;
     };
-    insert_chunks(write, &job, id).await?;
-    let stored = job::get(write.connection(), job.job_id.as_str()).await?;
-    Ok(Submitted::Created(stored.ok_or_else(vanished)?))
+    insert_chunks(write, job, id).await?;
+    Ok(Submitted::Created(stored(write, job.job_id.as_str()).await?))
 }
 
 /// A key whose job finished longer ago than the window is free again.
@@ -41,7 +55,7 @@ async fn release_key(write: &mut Write, job: &NewJob) -> StoreResult<()> {
     Ok(())
 }
 
-/// Stores the job row; `None`: the key names another job.
+/// Stores the job row; `None`: a key of it names another job.
 async fn insert_job(write: &mut Write, job: &NewJob) -> StoreResult<Option<i64>> {
     let now = write.now;
     sqlx::query_scalar(include_str!("sql/job_submit.sql"))
@@ -60,25 +74,45 @@ async fn insert_job(write: &mut Write, job: &NewJob) -> StoreResult<Option<i64>>
         .bind(job.run_at.map(|at| at.timestamp_micros()))
         .bind(job.chunks.len() as i64)
         .bind(now)
+        .bind(&job.unique_key)
         .fetch_optional(write.connection())
         .await
         .map_err(from_sqlx)
 }
 
+/// The job that kept this one out: the one its idempotency key names, else the equal one that runs.
 async fn existing(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
-    let idempotency = job.idempotency.as_ref().ok_or_else(vanished)?;
-    let (job_id, request_hash): (String, String) =
-        sqlx::query_as(include_str!("sql/job_submit_existing.sql"))
+    if let Some(idempotency) = &job.idempotency {
+        let named: Option<(String, String)> = sqlx::query_as(include_str!("sql/job_submit_existing.sql"))
             .bind(&job.owner)
             .bind(&idempotency.key)
-            .fetch_one(write.connection())
+            .fetch_optional(write.connection())
             .await
             .map_err(from_sqlx)?;
-    if request_hash != idempotency.request_hash {
-        return Ok(Submitted::KeyConflict);
+        if let Some((job_id, request_hash)) = named {
+            if request_hash != idempotency.request_hash {
+                return Ok(Submitted::KeyConflict);
+            }
+            return Ok(Submitted::Existing(stored(write, &job_id).await?));
+        }
     }
-    let stored = job::get(write.connection(), &job_id).await?;
-    Ok(Submitted::Existing(stored.ok_or_else(vanished)?))
+    let equal: Option<String> = sqlx::query_scalar(include_str!("sql/job_submit_duplicate.sql"))
+        .bind(&job.job_type)
+        .bind(&job.unique_key)
+        .fetch_optional(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    let Some(job_id) = equal else {
+        let taken = format!("job {} is there already, and not as an answer to this request", job.job_id);
+        return Err(StoreError::Refused(taken.into()));
+    };
+    Ok(Submitted::Duplicate(stored(write, &job_id).await?))
+}
+
+/// A job that this transaction stored or saw.
+async fn stored(write: &mut Write, job_id: &str) -> StoreResult<Job> {
+    let vanished = || StoreError::Refused("a job is not there in the transaction that saw it".into());
+    job::get(write.connection(), job_id).await?.ok_or_else(vanished)
 }
 
 async fn insert_chunks(write: &mut Write, job: &NewJob, id: i64) -> StoreResult<()> {
@@ -104,8 +138,4 @@ async fn insert_chunks(write: &mut Write, job: &NewJob, id: i64) -> StoreResult<
         .await
         .map_err(from_sqlx)?;
     Ok(())
-}
-
-fn vanished() -> StoreError {
-    StoreError::Refused("a job is not there in the transaction that stored it".into())
 }

@@ -1,13 +1,16 @@
-//! Sweeps: stager, reaper's list, count repair, pruner. Every UPDATE tests again what it acts on.
+//! Sweeps: stager, reaper's list, count repair, pruner. Every UPDATE tests again what it acts on, and
+//! nothing moves between a look and the write that follows it: there is one writer.
 
 use std::time::Duration;
 
+use outhaul_core::state::ChunkState;
 use outhaul_core::store::{Staged, StoreResult};
 use outhaul_core::worker::ExpiredChunk;
 
 use super::SqliteStore;
 use super::convert::{json, lease, now};
 use super::counts::{self, Change};
+use super::history::{Waiting, append_moves, ids};
 use super::transaction::Write;
 use crate::error::from_sqlx;
 
@@ -29,10 +32,20 @@ pub(super) async fn stage(store: &SqliteStore, limit: u32) -> StoreResult<Staged
 
 async fn queue(write: &mut Write, limit: u32) -> StoreResult<u64> {
     let (now, step) = (write.now, write.fairness_step());
-    let done = sqlx::query(include_str!("sql/chunks_stage_queue.sql"))
+    let due: Vec<Waiting> = sqlx::query_as(include_str!("sql/chunks_stage_queue.sql"))
+        .bind(now)
+        .bind(limit)
+        .fetch_all(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    if due.is_empty() {
+        return Ok(0);
+    }
+    append_moves(write, &due, ChunkState::Queued).await?;
+    let done = sqlx::query(include_str!("sql/chunks_stage_queue_move.sql"))
+        .bind(ids(&due))
         .bind(now)
         .bind(step)
-        .bind(limit)
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;
@@ -40,8 +53,17 @@ async fn queue(write: &mut Write, limit: u32) -> StoreResult<u64> {
 }
 
 async fn hold(write: &mut Write, limit: u32) -> StoreResult<u64> {
-    let done = sqlx::query(include_str!("sql/chunks_stage_hold.sql"))
+    let stopped: Vec<Waiting> = sqlx::query_as(include_str!("sql/chunks_stage_hold.sql"))
         .bind(limit)
+        .fetch_all(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    if stopped.is_empty() {
+        return Ok(0);
+    }
+    append_moves(write, &stopped, ChunkState::Created).await?;
+    let done = sqlx::query(include_str!("sql/chunks_stage_hold_move.sql"))
+        .bind(ids(&stopped))
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;
@@ -50,21 +72,28 @@ async fn hold(write: &mut Write, limit: u32) -> StoreResult<u64> {
 
 async fn cancel(write: &mut Write, limit: u32) -> StoreResult<u64> {
     let now = write.now;
-    let jobs: Vec<i64> = sqlx::query_scalar(include_str!("sql/chunks_stage_cancel.sql"))
+    let unwanted: Vec<Waiting> = sqlx::query_as(include_str!("sql/chunks_stage_cancel.sql"))
         .bind(limit)
-        .bind(now)
         .fetch_all(write.connection())
         .await
         .map_err(from_sqlx)?;
-    if !jobs.is_empty() {
-        sqlx::query(include_str!("sql/chunks_stage_cancel_count.sql"))
-            .bind(json(&jobs))
-            .bind(now)
-            .execute(write.connection())
-            .await
-            .map_err(from_sqlx)?;
+    if unwanted.is_empty() {
+        return Ok(0);
     }
-    Ok(jobs.len() as u64)
+    append_moves(write, &unwanted, ChunkState::Cancelled).await?;
+    let done = sqlx::query(include_str!("sql/chunks_stage_cancel_move.sql"))
+        .bind(ids(&unwanted))
+        .bind(now)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    sqlx::query(include_str!("sql/chunks_stage_cancel_count.sql"))
+        .bind(json(unwanted.iter().map(|chunk| chunk.job_id).collect::<Vec<_>>()))
+        .bind(now)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    Ok(done.rows_affected())
 }
 
 async fn settle(write: &mut Write, limit: u32) -> StoreResult<u64> {
@@ -147,6 +176,11 @@ async fn prune_in(write: &mut Write, keep: Duration, limit: u32) -> StoreResult<
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;
+    let history = sqlx::query(include_str!("sql/jobs_prune_history.sql"))
+        .bind(limit)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
     let jobs = sqlx::query(include_str!("sql/jobs_prune.sql"))
         .execute(write.connection())
         .await
@@ -156,5 +190,5 @@ async fn prune_in(write: &mut Write, keep: Duration, limit: u32) -> StoreResult<
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;
-    Ok(chunks.rows_affected() + jobs.rows_affected())
+    Ok(chunks.rows_affected() + history.rows_affected() + jobs.rows_affected())
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chrono::NaiveDate;
 use outhaul_core::clock;
+use outhaul_core::history::Transition;
 use outhaul_core::id::{JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{EXPORT, Idempotency, Job, NewChunk, NewJob, OnFailure};
 use outhaul_core::queue::QueueSpec;
@@ -145,14 +146,39 @@ impl Bench {
 
     /// Fails one chunk by its owner; `None`: it was lost.
     pub(super) async fn fail(&self, chunk: &ClaimedChunk, retry_in: Option<Duration>) -> Option<ChunkState> {
+        self.fail_with(chunk, retry_in, None, "the source went away").await
+    }
+
+    /// The same, with a step and a cause.
+    pub(super) async fn fail_with(
+        &self,
+        chunk: &ClaimedChunk,
+        retry_in: Option<Duration>,
+        step: Option<&str>,
+        cause: &str,
+    ) -> Option<ChunkState> {
         let failure = Failure {
             lease: chunk.lease,
             expired: false,
             retry_in,
-            cause: "the source went away".to_owned(),
+            cause: cause.to_owned(),
+            step: step.map(str::to_owned),
         };
         let settled = self.store.chunks_fail(&[failure]).await.expect("chunks_fail");
         state_of(&settled, chunk.lease)
+    }
+
+    /// Claims the one chunk that waits, or is due now.
+    pub(super) async fn claim_again(&self) -> ClaimedChunk {
+        self.stage().await;
+        self.claim_one().await
+    }
+
+    /// The history of a job, or of one chunk of it.
+    pub(super) async fn history(&self, job_id: &JobId, chunk_key: Option<&str>) -> Vec<Transition> {
+        let page = self.other.history_list(job_id, chunk_key, None, 10_000).await.expect("history_list");
+        assert_eq!(page.next, None);
+        page.items
     }
 
     /// Waits until so many leases ran out.
@@ -237,6 +263,7 @@ pub(super) fn job(chunks: usize) -> NewJob {
         dataset: Some("positions".to_owned()),
         owner: "anonymous".to_owned(),
         idempotency: None,
+        unique_key: None,
         request: serde_json::json!({ "dataset": "positions" }),
         params: serde_json::json!({ "format": "CSV" }),
         priority: 5,
@@ -245,6 +272,21 @@ pub(super) fn job(chunks: usize) -> NewJob {
         run_at: None,
         base_path: Some("exports/".to_owned()),
         chunks: (0..chunks).map(|n| chunk(&format!("K{n:05}"))).collect(),
+    }
+}
+
+/// A new custom job: its one chunk waits in [`QUEUE`], where [`Bench::claim`] looks.
+pub(super) fn custom() -> NewJob {
+    let main =
+        NewChunk { chunk_key: "main".to_owned(), queue: QUEUE.to_owned(), key: None, effective_date: None };
+    NewJob {
+        job_type: "SEND_EMAIL".to_owned(),
+        dataset: None,
+        base_path: None,
+        request: serde_json::json!({ "jobType": "SEND_EMAIL" }),
+        params: serde_json::json!({ "payload": { "to": "user@example.com" } }),
+        chunks: vec![main],
+        ..job(0)
     }
 }
 
@@ -266,7 +308,13 @@ pub(super) fn keyed(job: NewJob, key: &str, request_hash: &str) -> NewJob {
 
 /// A success without a file.
 pub(super) fn plain(chunk: &ClaimedChunk) -> Finish {
-    Finish { lease: chunk.lease, claimed_at: chunk.claimed_at, file: None, reason: String::new() }
+    Finish {
+        lease: chunk.lease,
+        claimed_at: chunk.claimed_at,
+        file: None,
+        reason: String::new(),
+        result: None,
+    }
 }
 
 /// What became of this lease; `None`: it was lost.

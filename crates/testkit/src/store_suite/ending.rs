@@ -1,12 +1,14 @@
 //! How jobs end, and how a person starts them again.
 
+use std::time::Duration;
+
 use outhaul_core::clock;
 use outhaul_core::id::JobId;
 use outhaul_core::job::{JobStatus, NewChunk, NewJob, OnFailure};
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::{Cancelled, Redriven, Staged};
 
-use super::bench::{Kit, LONG, MAIL, SETTINGS, chunk, job};
+use super::bench::{Kit, LONG, MAIL, SETTINGS, chunk, custom, job};
 
 fn unknown() -> JobId {
     JobId::new(clock::now(), 1)
@@ -82,9 +84,31 @@ pub(super) async fn a_chunk_without_key_fails_with_its_cause(kit: Kit) {
     assert_eq!((&claimed[0].key, claimed[0].effective_date, &claimed[0].dataset), (&None, None, &None));
     assert_eq!(bench.fail(&claimed[0], None).await, Some(ChunkState::Dead));
     let message = bench.job(&id).await.error_message.expect("a failed job says why");
-    assert!(message.starts_with("Chunk failed after retries"), "{message}");
-    assert!(message.ends_with(": the source went away"), "{message}");
-    assert!(!message.contains("key="), "{message}");
+    assert_eq!(message, "Chunk failed after retries: chunk=main: the source went away");
+}
+
+pub(super) async fn a_step_that_fails_is_named(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (id, chunks) = bench.running_of(custom()).await;
+    let state = bench.fail_with(&chunks[0], Some(Duration::ZERO), Some("render"), "no template").await;
+    assert_eq!(state, Some(ChunkState::Retry));
+    assert_eq!(bench.job(&id).await.error_message, None, "it may still succeed");
+    let again = bench.claim_again().await;
+    assert_eq!(
+        bench.fail_with(&again, None, Some("deliver"), "550 no such user").await,
+        Some(ChunkState::Dead)
+    );
+    assert_eq!(
+        bench.job(&id).await.error_message.as_deref(),
+        Some("Chunk failed after retries: step=deliver: 550 no such user")
+    );
+    let (export, chunks) = bench.running(1).await;
+    bench.fail_with(&chunks[0], None, Some("upload"), "denied").await.expect("still owned");
+    assert_eq!(
+        bench.job(&export).await.error_message.as_deref(),
+        Some("Chunk failed after retries: step=upload: denied"),
+        "whatever the chunk is"
+    );
 }
 
 pub(super) async fn cancelling_settles_when_nothing_runs(kit: Kit) {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use outhaul_core::id::{ChunkId, Lease};
-use outhaul_core::job::JobStatus;
+use outhaul_core::job::{JobStatus, NewJob};
 use outhaul_core::state::{ChunkState, ChunkStatus, MAX_RETURNS};
-use outhaul_core::store::Cancelled;
-use outhaul_core::worker::Failure;
+use outhaul_core::store::{Cancelled, JobFilter, Submitted};
+use outhaul_core::worker::{Failure, Finish};
 
-use super::bench::{Kit, LONG, SETTINGS, job, plain};
+use super::bench::{Kit, LONG, SETTINGS, custom, job, keyed, plain};
 
 pub(super) async fn finishing_counts_and_completes(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
@@ -59,6 +59,35 @@ pub(super) async fn a_batch_records_what_is_still_owned(kit: Kit) {
     bench.counts_hold().await;
 }
 
+pub(super) async fn a_result_is_kept_with_its_job(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let new = keyed(custom(), "key", "hash");
+    let (id, chunks) = bench.running_of(new.clone()).await;
+    assert_eq!(bench.job(&id).await.result, None);
+    let text = r#"{"sent": ["a\u0000b", "ü", null], "n": 9007199254740993, "'": "\\ % ?1"}"#;
+    let finish = Finish { result: Some(text.to_owned()), ..plain(&chunks[0]) };
+    assert_eq!(bench.store.chunks_finish(&[finish]).await.expect("chunks_finish").len(), 1);
+    let expected: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    let done = bench.job(&id).await;
+    assert_eq!((done.status, done.result.as_ref()), (JobStatus::Completed, Some(&expected)));
+    let again = bench.store.job_submit(NewJob { job_id: custom().job_id, ..new }).await.expect("job_submit");
+    assert_eq!(again, Submitted::Existing(done), "whoever asks again gets it, too");
+    let page =
+        bench.store.jobs_list(&JobFilter { limit: 10, ..JobFilter::default() }).await.expect("jobs_list");
+    assert_eq!(page.items.iter().map(|job| &job.result).collect::<Vec<_>>(), [&None], "lists stay small");
+
+    let (id, chunks) = bench.running(2).await;
+    for (n, result) in [Some("[1]".to_owned()), None].into_iter().enumerate() {
+        let finish = Finish { result, ..plain(&chunks[n]) };
+        bench.store.chunks_finish(&[finish]).await.expect("chunks_finish");
+    }
+    assert_eq!(bench.job(&id).await.result, Some(serde_json::json!([1])), "no result takes none away");
+    let (id, chunks) = bench.running_of(custom()).await;
+    let finish = Finish { result: Some("null".to_owned()), ..plain(&chunks[0]) };
+    bench.store.chunks_finish(&[finish]).await.expect("chunks_finish");
+    assert_eq!(bench.job(&id).await.result, Some(serde_json::Value::Null), "null is a result");
+}
+
 pub(super) async fn a_lease_named_twice_counts_once(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     let (id, chunks) = bench.running(2).await;
@@ -94,6 +123,7 @@ pub(super) async fn a_stale_lease_beside_the_current_one_changes_nothing(kit: Ki
         expired: false,
         retry_in: (cause == "stale").then_some(LONG),
         cause: cause.to_owned(),
+        step: None,
     };
     let failures = [failure(chunks[2].lease, "stale"), failure(again[2].lease, "current")];
     let settled = bench.store.chunks_fail(&failures).await.expect("chunks_fail");

@@ -13,17 +13,21 @@ use outhaul_core::store::{Store, StoreSettings};
 mod bench;
 mod budget;
 mod claim;
+mod dead_letters;
 mod ending;
 mod files;
 mod finish;
+mod history;
 mod leases;
 mod lists;
 mod model;
 mod probe;
 mod races;
+mod steps;
 mod storm;
 mod submit;
 mod text;
+mod unique;
 mod upkeep;
 
 use bench::Kit;
@@ -71,6 +75,17 @@ fn all() -> Vec<Case> {
         submit::a_key_is_held_while_the_window_lasts,
         submit::a_future_run_at_waits_for_the_stager,
         submit::a_large_job_is_one_submission,
+        unique::an_equal_job_is_there_once_while_unfinished,
+        unique::an_ended_job_makes_room_for_an_equal_one,
+        unique::the_idempotency_key_is_looked_at_first,
+        unique::fifty_equal_jobs_at_once_make_one,
+        unique::a_redrive_waits_for_a_newer_equal_job,
+        unique::a_skipped_job_holds_no_other_back,
+        unique::redrive_against_an_equal_submission,
+        unique::a_batch_answers_in_its_order,
+        unique::a_batch_is_stored_whole_or_not_at_all,
+        unique::a_thousand_jobs_are_one_batch,
+        unique::batches_that_cross_store_each_key_once,
         claim::a_claim_tells_all_that_a_worker_needs,
         claim::limits_hold_per_queue_and_in_all,
         claim::priority_goes_first_then_turn,
@@ -82,6 +97,7 @@ fn all() -> Vec<Case> {
         claim::wanting_nothing_gives_nothing,
         finish::finishing_counts_and_completes,
         finish::a_batch_records_what_is_still_owned,
+        finish::a_result_is_kept_with_its_job,
         finish::a_lease_named_twice_counts_once,
         finish::a_stale_lease_beside_the_current_one_changes_nothing,
         finish::one_batch_may_finish_several_jobs,
@@ -92,11 +108,34 @@ fn all() -> Vec<Case> {
         ending::the_first_dead_chunk_stops_the_job,
         ending::continue_fails_when_all_are_settled,
         ending::a_chunk_without_key_fails_with_its_cause,
+        ending::a_step_that_fails_is_named,
         ending::cancelling_settles_when_nothing_runs,
         ending::cancelling_an_ended_job_is_too_late,
         ending::redrive_queues_dead_and_held_chunks,
         ending::redrive_goes_on_with_a_continuing_job,
         ending::redrive_has_nothing_to_do_elsewhere,
+        steps::later_attempts_find_what_was_recorded,
+        steps::a_result_is_returned_byte_for_byte,
+        steps::a_step_is_recorded_once,
+        steps::only_the_owner_records_steps,
+        steps::a_step_changes_the_jobs_version,
+        steps::internal_steps_are_not_listed,
+        steps::recording_against_reaping,
+        steps::params_are_claimed_intact,
+        history::a_plain_success_writes_no_history,
+        history::a_full_life_is_that_of_the_state_machine,
+        history::waiting_and_giving_back_are_told,
+        history::holding_and_redriving_are_told,
+        history::cancelling_is_told,
+        history::lost_leases_are_told,
+        history::history_pages_completely,
+        dead_letters::a_dead_chunk_is_a_letter_until_it_is_redriven,
+        dead_letters::letters_page_newest_first,
+        dead_letters::letters_are_filtered,
+        dead_letters::a_redrive_takes_the_oldest_first,
+        dead_letters::other_dead_chunks_of_a_job_stay_dead,
+        dead_letters::letters_of_cancelled_jobs_stay,
+        dead_letters::twenty_redrives_at_once_move_each_letter_once,
         leases::a_heartbeat_moves_the_lease_on,
         leases::a_stale_fence_is_refused_by_every_verb,
         leases::only_a_lease_that_ran_out_expires,
@@ -142,6 +181,7 @@ fn all() -> Vec<Case> {
         upkeep::busy_jobs_are_left_alone_by_repair,
         upkeep::pruning_takes_old_finished_jobs_only,
         upkeep::pruning_keeps_files_and_leftovers,
+        upkeep::pruning_takes_steps_and_history_along,
         text::hostile_text_is_stored_and_read_back,
         text::nul_breaks_nothing,
         model::stores_agree_with_the_state_machine,

@@ -15,15 +15,32 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::bench::{Bench, Kit, SETTINGS, eventually, job};
+use super::history::{follows, machine_moves};
 
 /// A job as the machine has it. `status` is what the row says, not what is shown.
 struct Model {
     status: JobStatus,
     on_failure: OnFailure,
     chunks: BTreeMap<ChunkId, Chunk>,
+    told: BTreeMap<ChunkId, Vec<Told>>,
 }
 
+/// From, to and attempt of a transition, as history must tell it.
+type Told = (Option<ChunkState>, ChunkState, u32);
+
 impl Model {
+    fn new(on_failure: OnFailure, ids: impl Iterator<Item = ChunkId>, eligible: bool) -> Self {
+        let chunks: BTreeMap<_, _> = ids.map(|id| (id, Chunk::new(eligible))).collect();
+        let told = chunks.iter().map(|(id, chunk)| (*id, vec![(None, chunk.state, 0)])).collect();
+        Self { status: JobStatus::Submitted, on_failure, chunks, told }
+    }
+
+    /// What a chunk has become.
+    fn becomes(&mut self, id: ChunkId, after: Chunk) {
+        let before = self.chunks.insert(id, after).expect("a chunk of this job");
+        self.told.entry(id).or_default().extend(machine_moves(before, after));
+    }
+
     fn count(&self, state: ChunkState) -> i64 {
         self.chunks.values().filter(|chunk| chunk.state == state).count() as i64
     }
@@ -56,9 +73,9 @@ impl Model {
             JobStatus::Submitted | JobStatus::InProgress => Event::Stage,
             JobStatus::Completed => return,
         };
-        for chunk in self.chunks.values_mut() {
+        for (id, chunk) in self.chunks.clone() {
             if chunk.state != ChunkState::Running {
-                *chunk = apply(*chunk, event).unwrap_or(*chunk);
+                self.becomes(id, apply(chunk, event).unwrap_or(chunk));
             }
         }
     }
@@ -95,9 +112,25 @@ pub(super) async fn stores_agree_with_the_state_machine(kit: Kit) {
         walk.compare(staged).await;
     }
     walk.bench.counts_hold().await;
+    walk.compare_history().await;
 }
 
 impl Walk {
+    /// The history of every chunk is what happened to it in the machine.
+    async fn compare_history(&self) {
+        for (id, model) in &self.jobs {
+            let page = self.bench.store.chunks_list(id, None, None, 10).await.expect("chunks_list");
+            let whole = self.bench.history(id, None).await;
+            for row in page.items {
+                let mut told = whole.clone();
+                told.retain(|transition| transition.chunk_key == row.chunk_key);
+                follows(&told);
+                let told: Vec<Told> = told.iter().map(|told| (told.from, told.to, told.attempt)).collect();
+                assert_eq!(told, model.told[&row.id], "{id} {}: {}", row.chunk_key, self.trail);
+            }
+        }
+    }
+
     /// One random act on both; `true`: the stager has seen everything.
     async fn act(&mut self) -> bool {
         let open = self.jobs.values().filter(|job| job.open()).count();
@@ -124,14 +157,14 @@ impl Walk {
         let count = self.random.random_range(1..5);
         let id = self.bench.submit(NewJob { on_failure, run_at, ..job(count) }).await.job_id;
         let page = self.bench.store.chunks_list(&id, None, None, 10).await.expect("chunks_list");
-        let chunks = page.items.iter().map(|row| (row.id, Chunk::new(!waits))).collect();
+        let model = Model::new(on_failure, page.items.iter().map(|row| row.id), !waits);
         self.trail.0.push(format!("submit {id} {on_failure:?} of {count}, waits: {waits}"));
         if let Some(until) = run_at {
             while outhaul_core::clock::now() <= until {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
-        self.jobs.insert(id, Model { status: JobStatus::Submitted, on_failure, chunks });
+        self.jobs.insert(id, model);
     }
 
     async fn claim(&mut self) {
@@ -150,9 +183,10 @@ impl Walk {
         for got in claimed {
             let job = self.jobs.get_mut(&got.job_id).expect("a job of ours");
             assert!(job.open(), "a claim from a {:?} job: {}", job.status, self.trail);
-            let chunk = job.chunks.get_mut(&got.lease.chunk).expect("a chunk of that job");
-            *chunk =
-                apply(*chunk, Event::Claim).unwrap_or_else(|refused| panic!("{refused}: {}", self.trail));
+            let chunk = job.chunks[&got.lease.chunk];
+            let chunk =
+                apply(chunk, Event::Claim).unwrap_or_else(|refused| panic!("{refused}: {}", self.trail));
+            job.becomes(got.lease.chunk, chunk);
             let told = (got.lease.fence, got.attempt, got.lost);
             assert_eq!(told, (chunk.fence, chunk.attempt, chunk.lost), "{}", self.trail);
         }
@@ -186,9 +220,9 @@ impl Walk {
         let job = self.jobs.get_mut(&id).expect("a job of ours");
         let mut moved = 0;
         if job.status != JobStatus::Cancelled {
-            for chunk in job.chunks.values_mut() {
-                if let Ok(after) = apply(*chunk, Event::Redrive) {
-                    *chunk = after;
+            for (id, chunk) in job.chunks.clone() {
+                if let Ok(after) = apply(chunk, Event::Redrive) {
+                    job.becomes(id, after);
                     moved += 1;
                 }
             }
@@ -242,7 +276,7 @@ impl Walk {
         assert_eq!(written, expected.is_some(), "{}", self.trail);
         if let Some(after) = expected {
             let job = self.jobs.get_mut(&id).expect("a job of ours");
-            job.chunks.insert(chunk, after);
+            job.becomes(chunk, after);
             job.outcome(after.state == ChunkState::Dead);
         }
     }
@@ -255,6 +289,7 @@ impl Walk {
             expired,
             retry_in: (!last).then_some(Duration::ZERO),
             cause: "broken".to_owned(),
+            step: None,
         };
         let failed = async |failure| !store.chunks_fail(&[failure]).await.expect("chunks_fail").is_empty();
         if matches!(event, Event::ExpireRetryable | Event::ExpireFinal) && state == ChunkState::Running {
@@ -267,7 +302,7 @@ impl Walk {
         match event {
             Event::Finish => {
                 let claimed_at = outhaul_core::clock::now();
-                let finish = Finish { lease, claimed_at, file: None, reason: String::new() };
+                let finish = Finish { lease, claimed_at, file: None, reason: String::new(), result: None };
                 !store.chunks_finish(&[finish]).await.expect("chunks_finish").is_empty()
             }
             Event::FailRetryable => failed(fail(false, false)).await,

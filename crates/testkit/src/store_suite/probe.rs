@@ -67,6 +67,14 @@ impl Probe {
         }
     }
 
+    /// A moment, given as microseconds since 1970, as a time column holds it.
+    pub(super) fn moment(&self, micros: i64) -> String {
+        match self {
+            Self::Postgres(_) => format!("timestamptz 'epoch' + interval '1 microsecond' * {micros}"),
+            Self::Sqlite(_) => micros.to_string(),
+        }
+    }
+
     /// A time column, moved an hour into the past.
     pub(super) fn an_hour_before(&self, column: &str) -> String {
         match self {

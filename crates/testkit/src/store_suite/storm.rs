@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outhaul_core::dead_letter::DeadLetterFilter;
 use outhaul_core::file::FileBegun;
 use outhaul_core::id::{ChunkId, JobId, QueueId, WorkerId};
 use outhaul_core::job::{JobStatus, NewJob, OnFailure};
@@ -17,6 +18,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::bench::{Bench, Kit, SETTINGS, at_once, job, plain, register};
 use super::files::{begin, generated, reused};
+use super::history::follows;
 
 const JOBS: usize = 12;
 const CHUNKS: usize = 15;
@@ -73,6 +75,21 @@ pub(super) async fn a_mixed_storm_loses_nothing(kit: Kit) {
     let generations = bench.probe.number("select cast(sum(generation) as bigint) from file_cache").await;
     let made = bench.probe.number("select count(*) from chunk_file where not reused").await;
     assert_eq!(generations, made, "every recorded file raised its identity's generation by one");
+    for id in ids.iter() {
+        history_holds(&bench, id).await;
+    }
+}
+
+/// Whatever happened at once, each chunk's history is one line that ends where the chunk is.
+async fn history_holds(bench: &Bench, id: &JobId) {
+    let rows = bench.store.chunks_list(id, None, None, 1000).await.expect("chunks_list").items;
+    let whole = bench.history(id, None).await;
+    for row in rows {
+        let mut told = whole.clone();
+        told.retain(|transition| transition.chunk_key == row.chunk_key);
+        follows(&told);
+        assert_eq!(told.last().map(|transition| transition.to), Some(row.state), "{told:#?}");
+    }
 }
 
 /// Does what workers and sweepers do, until every job has ended; returns what was finished.
@@ -111,6 +128,7 @@ async fn reap(store: &dyn Store, limit: u32) {
             expired: true,
             retry_in: (found.attempt < 4).then_some(Duration::ZERO),
             cause: "lost".to_owned(),
+            step: None,
         })
         .collect();
     store.chunks_fail(&failures).await.expect("chunks_fail");
@@ -153,9 +171,14 @@ impl Task {
                 let limit = self.random.random_range(1..20);
                 self.store.chunks_stage(limit).await.expect("chunks_stage");
             }
-            88..93 => {
+            88..91 => {
                 let id = self.pick();
                 self.store.job_redrive(&id).await.expect("job_redrive");
+            }
+            91..93 => {
+                let limit = self.random.random_range(1..10);
+                let filter = DeadLetterFilter::default();
+                self.store.dead_letters_redrive(&filter, limit).await.expect("dead_letters_redrive");
             }
             93 => {
                 // Few of them, or there would be no storm left.
@@ -166,6 +189,10 @@ impl Task {
                 self.store.counts_repair(Duration::ZERO, 5).await.expect("counts_repair");
             }
             95 => {
+                for chunk in &self.mine {
+                    self.store.step_record(chunk.lease, "step", "1").await.expect("step_record");
+                    self.store.steps_recorded(chunk.lease).await.expect("steps_recorded");
+                }
                 self.store.files_leftover(10).await.expect("files_leftover");
                 self.store.queues_list().await.expect("queues_list");
             }
@@ -227,6 +254,7 @@ impl Task {
                 expired: false,
                 retry_in: (!last).then_some(Duration::ZERO),
                 cause: "broken".to_owned(),
+                step: None,
             });
         }
         self.store.chunks_fail(&failures).await.expect("chunks_fail");

@@ -112,7 +112,7 @@ pub(super) async fn twenty_at_once_make_one_job(kit: Kit) {
             match answer.expect("job_submit") {
                 Submitted::Created(job) => created.push(job.job_id),
                 Submitted::Existing(job) => existing.push(job.job_id),
-                Submitted::KeyConflict => panic!("the same request never conflicts"),
+                other => panic!("the same request never conflicts: {other:?}"),
             }
         }
         assert_eq!((created.len(), existing.len()), (1, 19));
@@ -134,7 +134,7 @@ pub(super) async fn a_key_is_free_after_the_window(kit: Kit) {
         match store.job_submit(keyed(job(1), "key", "another")).await.expect("job_submit") {
             Submitted::Created(job) => Some(job),
             Submitted::KeyConflict => None,
-            Submitted::Existing(job) => panic!("another request found {job:?}"),
+            other => panic!("another request found {other:?}"),
         }
     })
     .await;

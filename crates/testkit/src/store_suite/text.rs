@@ -82,7 +82,7 @@ pub(super) async fn hostile_text_is_stored_and_read_back(kit: Kit) {
         };
         assert_eq!(bench.store.chunks_finish(&[finish]).await.expect("chunks_finish").len(), 1, "{n}");
         let cause = text.clone();
-        let failure = Failure { lease: claimed[1].lease, expired: false, retry_in: None, cause };
+        let failure = Failure { lease: claimed[1].lease, expired: false, retry_in: None, cause, step: None };
         assert_eq!(bench.store.chunks_fail(&[failure]).await.expect("chunks_fail").len(), 1, "{n}");
 
         let rows = bench.store.chunks_list(&new.job_id, None, None, 10).await.expect("chunks_list").items;
@@ -140,8 +140,13 @@ pub(super) async fn nul_breaks_nothing(kit: Kit) {
     let id = bench.submit(job(2)).await.job_id;
     let claimed = bench.claim(2).await;
     assert_eq!(claimed.len(), 2, "the connection is clean");
-    let failure =
-        |cause| Failure { lease: claimed[0].lease, expired: false, retry_in: Some(Duration::ZERO), cause };
+    let failure = |cause| Failure {
+        lease: claimed[0].lease,
+        expired: false,
+        retry_in: Some(Duration::ZERO),
+        cause,
+        step: None,
+    };
     if bench.store.chunks_fail(&[failure(nul())]).await.is_err() {
         let settled = bench.store.chunks_fail(&[failure("a b".to_owned())]).await.expect("chunks_fail");
         assert_eq!(settled.len(), 1, "the refusal changed nothing");

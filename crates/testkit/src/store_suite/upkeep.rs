@@ -215,3 +215,40 @@ pub(super) async fn pruning_keeps_files_and_leftovers(kit: Kit) {
         other => panic!("a published file outlives its job's record: {other:?}"),
     }
 }
+
+pub(super) async fn pruning_takes_steps_and_history_along(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let (id, chunks) = bench.running(3).await;
+        for chunk in &chunks {
+            for step in ["a", "b"] {
+                assert!(bench.store.step_record(chunk.lease, step, "1").await.expect("step_record"));
+            }
+            bench.fail(chunk, Some(Duration::ZERO)).await.expect("still owned");
+        }
+        bench.stage().await;
+        let again = bench.claim(3).await;
+        bench.fail(&again[0], None).await.expect("still owned");
+        bench.finish(&again[1..]).await;
+        ids.push(id);
+    }
+    let (rows, steps) = ("select count(*) from chunk_history", "select count(*) from step");
+    let before = (bench.probe.number(rows).await, bench.probe.number(steps).await);
+    assert!(before.0 > 0 && before.0 % 2 == 0 && before.1 == 12, "{before:?}");
+    let old = format!(
+        "update job set completed_at = {} where job_id = '{}'",
+        bench.probe.an_hour_before("completed_at"),
+        ids[0]
+    );
+    assert_eq!(bench.probe.execute(&old).await, 1);
+    prune(&bench, Duration::from_secs(1800), 2).await;
+
+    assert_eq!(bench.store.job_get(&ids[0]).await.expect("job_get"), None);
+    assert_eq!(bench.history(&ids[0], None).await, []);
+    assert_eq!(bench.store.steps_list(&ids[0]).await.expect("steps_list"), []);
+    assert_eq!(bench.store.dead_letters_count(&Default::default()).await.expect("dead_letters_count"), 1);
+    let after = (bench.probe.number(rows).await, bench.probe.number(steps).await);
+    assert_eq!(after, (before.0 / 2, before.1 / 2), "half of it went, half of it stays");
+    assert_eq!(bench.store.steps_list(&ids[1]).await.expect("steps_list").len(), 6);
+}

@@ -63,11 +63,11 @@ impl TestHandler {
 
     async fn act(&self, context: &ChunkContext) -> Result<Outcome, Failed> {
         let key = context.chunk().chunk_key.clone();
-        let done = || Ok(Outcome::Done { file: None, reason: String::new() });
+        let done = || Ok(Outcome::Done { file: None, reason: String::new(), result: None });
         match key.split('-').next().unwrap_or_default() {
             "panic" => panic!("boom\nwith a second line"),
-            "fail" => Err(Failed::Retryable("no luck".to_owned())),
-            "fatal" => Err(Failed::Fatal("never".to_owned())),
+            "fail" => Err(Failed::Retryable("no luck".into())),
+            "fatal" => Err(Failed::Fatal("never".into())),
             "snooze" => Ok(Outcome::Snooze(Duration::from_secs(3600))),
             "wait" => {
                 let reason = context.stopped().await;

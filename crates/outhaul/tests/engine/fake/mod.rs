@@ -1,6 +1,7 @@
 //! A store in memory, for what a real one cannot be made to do: refuse a statement, be away for a
 //! moment, lose a lease at will. Transitions are those of `core::state`, so that it cannot drift.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -10,11 +11,14 @@ use chrono::NaiveDate;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use outhaul::core::clock;
+use outhaul::core::dead_letter::*;
 use outhaul::core::file::*;
+use outhaul::core::history::*;
 use outhaul::core::id::*;
 use outhaul::core::job::*;
 use outhaul::core::queue::{QueueRow, QueueSpec};
 use outhaul::core::state::{self, Chunk, ChunkState, ChunkStatus, Event};
+use outhaul::core::step::*;
 use outhaul::core::store::*;
 use outhaul::core::worker::*;
 use serde_json::Value;
@@ -46,6 +50,8 @@ pub(crate) struct Rows {
     /// Every accepted write by an owner: verb and lease.
     pub(crate) writes: Vec<(&'static str, Lease)>,
     pub(crate) hints: u32,
+    /// Recorded steps of each chunk, in their order, with the fence of who recorded them.
+    pub(crate) steps: Vec<(ChunkId, i64, StepRecord)>,
     next_worker: i64,
 }
 
@@ -161,6 +167,9 @@ fn keys(leases: impl IntoIterator<Item = Lease>) -> Vec<Lease> {
 impl Store for Fake {
     async fn ready(&self) -> StoreResult<()> {
         Ok(())
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
     }
     fn installation(&self) -> &str {
         "fake"
@@ -343,6 +352,34 @@ impl Store for Fake {
         }))
     }
 
+    async fn steps_recorded(&self, lease: Lease) -> StoreResult<Option<Vec<StepRecord>>> {
+        self.check("steps_recorded", &[lease])?;
+        let mut rows = self.rows();
+        if rows.owned(lease).is_none() {
+            return Ok(None);
+        }
+        let steps = rows.steps.iter().filter(|(chunk, ..)| *chunk == lease.chunk);
+        Ok(Some(steps.map(|(.., step)| step.clone()).collect()))
+    }
+    async fn step_record(&self, lease: Lease, name: &str, result: &str) -> StoreResult<bool> {
+        self.check("step_record", &[lease])?;
+        Ok(self.edit(|rows| {
+            if rows.owned(lease).is_none() {
+                return false;
+            }
+            let recorded =
+                |(chunk, _, step): &&(ChunkId, i64, StepRecord)| *chunk == lease.chunk && step.name == name;
+            if let Some((_, fence, _)) = rows.steps.iter().find(recorded) {
+                return *fence == lease.fence;
+            }
+            let (name, result) = (name.to_owned(), result.to_owned());
+            let step = StepRecord { name, result, completed_at: clock::now() };
+            rows.steps.push((lease.chunk, lease.fence, step));
+            rows.writes.push(("step_record", lease));
+            true
+        }))
+    }
+
     async fn files_leftover(&self, _: u32) -> StoreResult<Vec<Leftover>> {
         Ok(Vec::new())
     }
@@ -390,6 +427,9 @@ impl Store for Fake {
     async fn job_submit(&self, _: NewJob) -> StoreResult<Submitted> {
         unreachable!("the engine never asks for this")
     }
+    async fn jobs_submit(&self, _: Vec<NewJob>) -> StoreResult<Vec<Submitted>> {
+        unreachable!("the engine never asks for this")
+    }
     async fn job_get(&self, _: &JobId) -> StoreResult<Option<Job>> {
         unreachable!("the engine never asks for this")
     }
@@ -418,6 +458,32 @@ impl Store for Fake {
         _: &str,
         _: &[(String, NaiveDate)],
     ) -> StoreResult<Vec<(FileIdentity, FileRecord)>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn steps_list(&self, _: &JobId) -> StoreResult<Vec<StepRow>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn history_list(
+        &self,
+        _: &JobId,
+        _: Option<&str>,
+        _: Option<HistoryCursor>,
+        _: u32,
+    ) -> StoreResult<Page<Transition, HistoryCursor>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn dead_letters_list(
+        &self,
+        _: &DeadLetterFilter,
+        _: Option<DeadLetterCursor>,
+        _: u32,
+    ) -> StoreResult<Page<DeadLetter, DeadLetterCursor>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn dead_letters_count(&self, _: &DeadLetterFilter) -> StoreResult<u64> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn dead_letters_redrive(&self, _: &DeadLetterFilter, _: u32) -> StoreResult<u64> {
         unreachable!("the engine never asks for this")
     }
     async fn job_cancel(&self, _: &JobId) -> StoreResult<Cancelled> {

@@ -1,8 +1,16 @@
-WITH moved AS (
+WITH locked AS MATERIALIZED (
+    SELECT c.id, c.attempt, c.worker_id
+    FROM job_chunk c
+    WHERE c.id = $1 AND c.fence = $2 AND c.state = 'RUNNING'
+    FOR UPDATE
+), told AS (
+    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
+    SELECT l.id, clock_timestamp(), l.worker_id, l.attempt, 'RUNNING', 'CREATED' FROM locked l
+), moved AS (
     UPDATE job_chunk c
     SET state = 'CREATED', attempt = c.attempt - 1, returned = 0, lease_until = NULL, worker_id = NULL,
         run_at = clock_timestamp() + $3::interval
-    WHERE c.id = $1 AND c.fence = $2 AND c.state = 'RUNNING'
+    WHERE c.id = ANY (ARRAY(SELECT id FROM locked))
     RETURNING c.job_id, c.started_at
 ), begun AS (
     UPDATE job j

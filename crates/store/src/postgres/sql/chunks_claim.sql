@@ -27,6 +27,12 @@ WITH want AS MATERIALIZED (
     WHERE c.id = ANY (ARRAY(SELECT id FROM chosen)) AND c.state = 'QUEUED'
     RETURNING c.id, c.job_id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost,
               c.priority, c.turn, clock_timestamp() AS claimed_at
+), told AS (
+    -- The first claim is told by the chunk's own row.
+    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
+    SELECT c.id, c.claimed_at, $1, c.attempt, 'QUEUED', 'RUNNING'
+    FROM claimed c
+    WHERE c.fence > 1
 )
 SELECT c.id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost, c.claimed_at,
        j.job_id, j.job_type, j.dataset, j.owner, j.params, j.created_at AS submitted_at

@@ -2,10 +2,11 @@
 -- written only when something about it changes.
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (i.id, i.fence) *
-    FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::interval[], $5::text[])
-         AS i (id, fence, expired, retry_in, cause)
+    FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::interval[], $5::text[], $6::text[])
+         AS i (id, fence, expired, retry_in, cause, step)
 ), locked AS MATERIALIZED (
-    SELECT c.id, c.fence, c.job_id, c.started_at, c.key, c.effective_date, c.chunk_key,
+    SELECT c.id, c.fence, c.job_id, c.started_at, c.key, c.effective_date, c.chunk_key, c.worker_id,
+           clock_timestamp() AS at,
            CASE
                WHEN (SELECT j.status FROM job j WHERE j.id = c.job_id) = 'CANCELLED' THEN 'CANCELLED'
                WHEN i.retry_in IS NULL THEN 'DEAD'
@@ -20,16 +21,28 @@ WITH input AS MATERIALIZED (
     SET state = l.state,
         returned = CASE WHEN l.state = 'CANCELLED' THEN c.returned ELSE 0 END,
         lost = CASE WHEN l.state = 'CANCELLED' THEN c.lost WHEN i.expired THEN c.lost + 1 ELSE 0 END,
-        lease_until = NULL, worker_id = NULL, error_message = i.cause,
-        run_at = CASE WHEN l.state = 'RETRY' THEN clock_timestamp() + i.retry_in END,
-        completed_at = CASE WHEN l.state <> 'RETRY' THEN clock_timestamp() END
+        lease_until = NULL, worker_id = NULL, error_message = i.cause, step = i.step,
+        first_failed_at = COALESCE(c.first_failed_at, l.at),
+        run_at = CASE WHEN l.state = 'RETRY' THEN l.at + i.retry_in END,
+        completed_at = CASE WHEN l.state <> 'RETRY' THEN l.at END
     FROM locked l
     JOIN input i ON i.id = l.id AND i.fence = l.fence
     WHERE c.id = l.id
-    RETURNING c.id, c.fence, c.job_id, c.state, l.started_at, i.cause,
+    RETURNING c.id, c.fence, c.job_id, c.state, c.attempt, l.worker_id, l.started_at, i.cause, i.step, l.at,
               CASE
+                  WHEN i.step IS NOT NULL THEN 'step=' || i.step
                   WHEN l.key IS NULL THEN 'chunk=' || l.chunk_key
                   ELSE 'key=' || l.key || ' date=' || to_char(l.effective_date, 'YYYY-MM-DD') END AS name
+), told AS (
+    -- A final failure is two transitions in one.
+    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state, step, cause)
+    SELECT m.id, m.at, m.worker_id, m.attempt, t.from_state, t.to_state, m.step, m.cause
+    FROM moved m
+    CROSS JOIN LATERAL (
+        VALUES (1, 'RUNNING', CASE WHEN m.state = 'DEAD' THEN 'RETRY' ELSE m.state END), (2, 'RETRY', 'DEAD')
+    ) AS t (place, from_state, to_state)
+    WHERE t.place = 1 OR m.state = 'DEAD'
+    ORDER BY m.id, t.place
 ), changed AS MATERIALIZED (
     SELECT m.job_id, (count(*) FILTER (WHERE m.state = 'DEAD'))::integer AS failed,
            (count(*) FILTER (WHERE m.state = 'CANCELLED'))::integer AS cancelled, min(m.started_at) AS started_at,

@@ -6,11 +6,11 @@ WITH given AS MATERIALIZED (
     FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::text[], $5::text[],
                 $6::text[], $7::text[], $8::text[], $9::date[], $10::text[],
                 $11::text[], $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[],
-                $18::bigint[], $19::timestamptz[])
+                $18::bigint[], $19::timestamptz[], $20::text[])
          AS i (id, fence, claimed_at, kind, reason,
                dataset, scope, key, effective_date, variant,
                path, rows, bytes, sha256, etag, format, definition,
-               generation, generated_at)
+               generation, generated_at, result)
 ), locked AS MATERIALIZED (
     SELECT c.id, c.fence, c.job_id, c.started_at
     FROM job_chunk c
@@ -56,8 +56,8 @@ WITH given AS MATERIALIZED (
     RETURNING chunk_id
 ), done AS (
     UPDATE job_chunk c
-    SET state = 'SUCCESS', completed_at = clock_timestamp(), lease_until = NULL, worker_id = NULL,
-        returned = 0, lost = 0, error_message = NULL
+    SET state = 'SUCCESS', completed_at = clock_timestamp(), lease_until = NULL, returned = 0, lost = 0,
+        error_message = NULL, step = NULL
     WHERE c.id = ANY (ARRAY(
               SELECT l.id
               FROM locked l
@@ -69,7 +69,7 @@ WITH given AS MATERIALIZED (
     SELECT d.job_id, count(*)::integer AS done,
            (count(*) FILTER (WHERE i.kind = 'reused'))::integer AS reused,
            COALESCE(sum(i.rows), 0)::bigint AS rows, COALESCE(sum(i.bytes), 0)::bigint AS bytes,
-           min(d.started_at) AS started_at
+           min(d.started_at) AS started_at, max(i.result) AS result
     FROM done d
     JOIN input i ON i.id = d.id
     GROUP BY d.job_id
@@ -78,7 +78,8 @@ WITH given AS MATERIALIZED (
 ), counted AS (
     UPDATE job j
     SET done = j.done + g.done, reused = j.reused + g.reused, rows = j.rows + g.rows, bytes = j.bytes + g.bytes,
-        version = j.version + 1, updated_at = clock_timestamp(), started_at = LEAST(j.started_at, g.started_at),
+        result = COALESCE(g.result, j.result), version = j.version + 1, updated_at = clock_timestamp(),
+        started_at = LEAST(j.started_at, g.started_at),
         status = CASE
             WHEN j.status NOT IN ('SUBMITTED', 'IN_PROGRESS') THEN j.status
             WHEN j.done + g.done = j.total THEN 'COMPLETED'

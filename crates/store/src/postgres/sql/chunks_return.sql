@@ -1,10 +1,13 @@
 WITH locked AS MATERIALIZED (
-    SELECT c.id
+    SELECT c.id, c.attempt, c.worker_id
     FROM job_chunk c
     JOIN unnest($1::bigint[], $2::bigint[]) AS a (id, fence) ON a.id = c.id AND a.fence = c.fence
     WHERE c.state = 'RUNNING' AND c.returned < $3
     ORDER BY c.id
     FOR UPDATE OF c
+), told AS (
+    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
+    SELECT l.id, clock_timestamp(), l.worker_id, l.attempt, 'RUNNING', 'QUEUED' FROM locked l
 ), moved AS (
     UPDATE job_chunk c
     SET state = 'QUEUED', attempt = c.attempt - 1, returned = c.returned + 1, lease_until = NULL, worker_id = NULL

@@ -1,11 +1,14 @@
 WITH cancelled AS MATERIALIZED (
     SELECT j.id FROM job j WHERE j.completed_at IS NULL AND j.status = 'CANCELLED'
 ), picked AS MATERIALIZED (
-    SELECT c.id
+    SELECT c.id, c.attempt, c.state
     FROM job_chunk c
     WHERE c.job_id = ANY (ARRAY(SELECT id FROM cancelled)) AND c.state IN ('CREATED', 'QUEUED', 'RETRY')
     LIMIT $1
     FOR UPDATE SKIP LOCKED
+), told AS (
+    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
+    SELECT p.id, clock_timestamp(), NULL, p.attempt, p.state, 'CANCELLED' FROM picked p
 ), moved AS (
     UPDATE job_chunk c
     SET state = 'CANCELLED', held = false, completed_at = clock_timestamp()

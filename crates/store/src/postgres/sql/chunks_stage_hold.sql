@@ -8,12 +8,17 @@ WITH failed AS MATERIALIZED (
     ORDER BY j.id
     FOR SHARE SKIP LOCKED
 ), picked AS MATERIALIZED (
-    SELECT c.id
+    SELECT c.id, c.attempt, c.state
     FROM job_chunk c
     WHERE c.job_id = ANY (ARRAY(SELECT id FROM failed))
       AND c.state IN ('CREATED', 'QUEUED', 'RETRY') AND NOT c.held
     LIMIT $1
     FOR UPDATE SKIP LOCKED
+), told AS (
+    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
+    SELECT p.id, clock_timestamp(), NULL, p.attempt, p.state, 'CREATED'
+    FROM picked p
+    WHERE p.state <> 'CREATED'
 )
 UPDATE job_chunk c
 SET state = 'CREATED', held = true

@@ -1,5 +1,5 @@
 WITH due AS MATERIALIZED (
-    SELECT c.id
+    SELECT c.id, c.attempt, c.state
     FROM job_chunk c
     WHERE c.state IN ('CREATED', 'RETRY') AND NOT c.held AND c.waits_for = 0 AND c.run_at <= now()
       AND EXISTS (SELECT FROM job j
@@ -7,6 +7,9 @@ WITH due AS MATERIALIZED (
     ORDER BY c.run_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
+), told AS (
+    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
+    SELECT d.id, clock_timestamp(), NULL, d.attempt, d.state, 'QUEUED' FROM due d
 )
 UPDATE job_chunk c
 SET state = 'QUEUED', run_at = NULL, turn = COALESCE(c.turn, now() + c.position * $2::interval)

@@ -1,1 +1,5 @@
-SELECT * FROM job_view WHERE job_id = $1
+-- The result is read for one job only: it may be large.
+SELECT v.*, j.result
+FROM job_view v
+JOIN job j ON j.id = v.id
+WHERE v.job_id = $1

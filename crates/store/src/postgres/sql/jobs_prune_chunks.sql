@@ -4,6 +4,10 @@ WITH victims AS MATERIALIZED (
     WHERE c.job_id = ANY (ARRAY(
         SELECT j.id FROM job j WHERE j.pruned_at IS NOT NULL LIMIT $1))
     LIMIT $1
+), steps AS (
+    DELETE FROM step WHERE chunk_id = ANY (ARRAY(SELECT id FROM victims))
+), history AS (
+    DELETE FROM chunk_history WHERE chunk_id = ANY (ARRAY(SELECT id FROM victims))
 ), files AS (
     DELETE FROM chunk_file WHERE chunk_id = ANY (ARRAY(SELECT id FROM victims))
 )

@@ -1,15 +1,18 @@
 -- A chunk of a CANCELLED job is recorded as CANCELLED.
--- ?1 [{chunk, fence, expired, run_at: null | when to try again, cause}, …], ?2 now
+-- ?1 [{chunk, fence, expired, run_at: null | when to try again, cause, step}, …], ?2 now
 UPDATE job_chunk
 SET state = after.state,
     run_at = iif(after.state = 'RETRY', after.run_at, NULL),
     error_message = after.cause,
+    step = after.step,
+    first_failed_at = coalesce(first_failed_at, ?2),
     completed_at = iif(after.state = 'RETRY', NULL, ?2),
     returned = 0,
     lost = iif(after.expired, lost + 1, 0),
     lease_until = NULL, worker_id = NULL
 FROM (
     SELECT c.id, f.value ->> 'expired' AS expired, f.value ->> 'run_at' AS run_at, f.value ->> 'cause' AS cause,
+           f.value ->> 'step' AS step,
            CASE WHEN j.status = 'CANCELLED' THEN 'CANCELLED'
                 WHEN f.value ->> 'run_at' IS NULL THEN 'DEAD'
                 ELSE 'RETRY' END AS state
@@ -20,4 +23,4 @@ FROM (
       AND (NOT f.value ->> 'expired' OR c.lease_until < ?2)
 ) AS after
 WHERE job_chunk.id = after.id
-RETURNING id, fence, job_id, started_at, state, chunk_key, key, effective_date, error_message
+RETURNING id, fence, job_id, started_at, state, chunk_key, key, effective_date, step, error_message

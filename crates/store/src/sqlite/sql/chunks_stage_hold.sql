@@ -1,10 +1,8 @@
 -- Chunks that must not start, because their job failed and stops at its first failure. ?1 limit
-UPDATE job_chunk
-SET state = 'CREATED', held = 1
-WHERE id IN (SELECT c.id
-             FROM job AS j INDEXED BY job_closing
-             CROSS JOIN job_chunk AS c INDEXED BY chunk_pending ON c.job_id = j.id
-             WHERE j.completed_at IS NULL AND j.status IN ('FAILED', 'CANCELLED')
-               AND j.status = 'FAILED' AND j.on_failure = 'stop'
-               AND c.state IN ('CREATED', 'QUEUED', 'RETRY') AND c.held = 0
-             LIMIT ?1)
+SELECT c.id, c.job_id, c.state, c.attempt
+FROM job AS j INDEXED BY job_closing
+CROSS JOIN job_chunk AS c INDEXED BY chunk_pending ON c.job_id = j.id
+WHERE j.completed_at IS NULL AND j.status IN ('FAILED', 'CANCELLED')
+  AND j.status = 'FAILED' AND j.on_failure = 'stop'
+  AND c.state IN ('CREATED', 'QUEUED', 'RETRY') AND c.held = 0
+LIMIT ?1

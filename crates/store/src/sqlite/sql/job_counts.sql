@@ -1,18 +1,19 @@
 -- What moved chunks do to their job: the counts move, and the status follows from them. The only
 -- statement that decides COMPLETED and FAILED. A job about which nothing changes is not written.
--- ?1 [{job, done, failed, cancelled, reused, rows, bytes, started_at, error}, …] by how much, ?2 now
+-- ?1 [{job, done, failed, cancelled, reused, rows, bytes, started_at, error, result}, …] by how much, ?2 now
 UPDATE job
 SET done = after.done, failed = after.failed, cancelled = after.cancelled,
     reused = after.reused, rows = after.rows, bytes = after.bytes,
     status = CASE WHEN job.status NOT IN ('SUBMITTED', 'IN_PROGRESS') THEN job.status
                   WHEN after.done = job.total THEN 'COMPLETED'
                   WHEN after.settled = job.total THEN 'FAILED'
-                  WHEN after.failed > 0 AND job.on_failure = 'stop' THEN 'FAILED'
+                  WHEN after.failed > job.failed AND job.on_failure = 'stop' THEN 'FAILED'
                   ELSE 'IN_PROGRESS' END,
     completed_at = iif(after.settled = job.total, ?2, job.completed_at),
     started_at = iif(after.started_at IS NULL, job.started_at,
                      min(coalesce(job.started_at, after.started_at), after.started_at)),
     error_message = coalesce(job.error_message, after.error),
+    result = coalesce(after.result, job.result),
     version = job.version + 1,
     updated_at = ?2
 FROM (
@@ -26,7 +27,8 @@ FROM (
                j.rows + (d.value ->> 'rows') AS rows,
                j.bytes + (d.value ->> 'bytes') AS bytes,
                d.value ->> 'started_at' AS started_at,
-               d.value ->> 'error' AS error
+               d.value ->> 'error' AS error,
+               d.value ->> 'result' AS result
         FROM json_each(?1) AS d CROSS JOIN job AS j ON j.id = d.value ->> 'job'
     ) AS n
 ) AS after

@@ -1,5 +1,9 @@
--- ?1 job, ?2 now, ?3 fairness step
-UPDATE job_chunk
-SET state = 'QUEUED', attempt = 0, held = 0, returned = 0, lost = 0, run_at = NULL,
-    turn = coalesce(turn, ?2 + position * ?3), completed_at = NULL, error_message = NULL
-WHERE job_id = ?1 AND (state = 'DEAD' OR (state = 'CREATED' AND held = 1))
+-- Held chunks, and dead ones: all, or of those only that are still dead as they were when looked at.
+-- ?1 job, ?2 [[chunk, fence], …] or null
+SELECT id, job_id, state, attempt
+FROM job_chunk
+WHERE job_id = ?1
+  AND ((state = 'DEAD'
+        AND (?2 IS NULL OR (id, fence) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2))))
+       OR (state = 'CREATED' AND held = 1))
+ORDER BY id

@@ -1,11 +1,16 @@
 //! The API over HTTP against a server in this process, everything embedded: what clients and tools
-//! rely on beside the jobs themselves (tags, ranges, replaced files, pauses, the description).
+//! rely on beside the jobs themselves (tags, ranges, replaced files, pauses, the description). What they
+//! see of custom jobs is in `custom`.
 
 #![expect(clippy::unwrap_used, reason = "in a test, what is missing is a failure")]
 
+mod custom;
+
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use custom::World;
 use outhaul_server::config::{Config, Environment, Load};
 use outhaul_server::roles::Roles;
 use outhaul_server::serve::{self, Running};
@@ -41,6 +46,7 @@ struct Server {
     base: String,
     http: Client,
     folder: TempDir,
+    world: Arc<World>,
 }
 
 impl Server {
@@ -49,10 +55,11 @@ impl Server {
         make_source(&folder.path().join("warehouse.db")).await;
         let load = Load { file: None, insecure: false, environment: Environment::default() };
         let config = Config::parse(CONFIG, folder.path(), &load).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let running = serve::start(config, Roles::ALL).await.unwrap();
+        let world = Arc::new(World::default());
+        let running = serve::start(config, Roles::ALL, custom::registry(&world)).await.unwrap();
         let base = format!("http://{}", running.addr().unwrap());
         let http = Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Self { running: Some(running), base, http, folder }
+        Self { running: Some(running), base, http, folder, world }
     }
 
     async fn stop(mut self) {
@@ -83,16 +90,42 @@ impl Server {
         answer.json().await.unwrap()
     }
 
+    async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let answer = self.http.post(format!("{}{path}", self.base)).json(body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
     /// Submits and waits for the end; the job's path.
     async fn complete(&self, body: &Value) -> String {
-        let path = format!("/jobs/{}", self.submit(body).await["jobId"].as_str().unwrap());
+        let path = path_of(&self.submit(body).await);
+        self.until(&path, |job| job["status"] == "COMPLETED").await;
+        path
+    }
+
+    /// Looks at a job until it is so, and settled where it has ended.
+    async fn until(&self, path: &str, so: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..600 {
-            if self.json(&path).await["status"] == "COMPLETED" {
-                return path;
+            let job = self.json(path).await;
+            let ended = ["COMPLETED", "FAILED", "CANCELLED"].contains(&job["status"].as_str().unwrap());
+            if so(&job) && (!ended || !job["completedAt"].is_null()) {
+                return job;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("{}", self.json(&path).await);
+        panic!("{}", self.json(path).await);
+    }
+
+    /// Items of a list, page by page.
+    async fn pages(&self, path: &str, limit: u32) -> Vec<Vec<Value>> {
+        let (mut pages, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = self.json(&format!("{path}?limit={limit}{cursor}")).await;
+            pages.push(page["items"].as_array().unwrap().clone());
+            match page["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return pages,
+            }
+        }
     }
 
     /// The address of a job's first file, and what the manifest says of it.
@@ -117,6 +150,10 @@ async fn make_source(path: &Path) {
 
 fn one_file() -> Value {
     json!({"items": [{"key": "ABC", "effectiveDates": [OLD]}]})
+}
+
+fn path_of(job: &Value) -> String {
+    format!("/jobs/{}", job["jobId"].as_str().unwrap())
 }
 
 fn header<'a>(answer: &'a Response, name: &str) -> &'a str {
@@ -248,9 +285,16 @@ async fn operators_see_and_steer() {
         let answer = server.ask(Method::POST, &format!("{queue}/{act}"), &[]).await;
         assert_eq!(answer.json::<Value>().await.unwrap()["paused"], paused);
         let queues = server.json("/queues").await;
-        let shown = json!({"name": "source:warehouse", "kind": "source", "depth": 0, "oldestSeconds": null,
-            "running": 0, "maxConcurrent": 2, "paused": paused});
-        assert_eq!(queues, json!({"items": [shown], "nextCursor": null}));
+        let shown = |name: &str, kind: &str, most: Value, paused: bool| {
+            json!({"name": name, "kind": kind, "depth": 0, "oldestSeconds": null,
+                "running": 0, "maxConcurrent": most, "paused": paused})
+        };
+        let all = [
+            shown("job:ONCE", "job", Value::Null, false),
+            shown("job:ORDER", "job", Value::Null, false),
+            shown("source:warehouse", "source", json!(2), paused),
+        ];
+        assert_eq!(queues, json!({"items": all, "nextCursor": null}));
     }
     assert_eq!(server.ask(Method::POST, "/queues/source:nowhere/pause", &[]).await.status(), 404);
     let elsewhere = [("sec-fetch-site", "cross-site")];
@@ -266,7 +310,10 @@ async fn operators_see_and_steer() {
 
     for list in ["/datasets", "/queues", "/workers"] {
         let page = server.json(&format!("{list}?limit=1")).await;
-        assert_eq!((page["items"].as_array().unwrap().len(), &page["nextCursor"]), (1, &Value::Null));
+        assert_eq!(
+            (page["items"].as_array().unwrap().len(), page["nextCursor"].is_null()),
+            (1, list != "/queues")
+        );
         for wrong in ["limit=0", "limit=201", "limit=x", "cursor=", "cursor=00", "nope=1"] {
             let answer = server.get(&format!("{list}?{wrong}")).await;
             assert_eq!(answer.status(), 400, "{list}?{wrong}");

@@ -1,4 +1,9 @@
-//! For tests of handlers: run one chunk without a worker, a lease keeper or any sleeping.
+//! For tests of jobs and handlers, without a worker, a lease keeper or any sleeping: [`run_inline`] runs
+//! one job, [`drain()`] everything that waits in a store.
+
+mod drain;
+mod inline;
+mod temp_store;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +14,10 @@ use tokio::sync::watch;
 
 use crate::context::{ChunkContext, Pulse, Stop};
 use crate::lease::LocalLease;
+
+pub use drain::{Drained, drain};
+pub use inline::{run_inline, run_inline_with};
+pub use temp_store::TempStore;
 
 /// Tells the handler of a [`context()`] to stop. Dropping it looks like a lost lease.
 pub struct Stopper(watch::Sender<Option<Stop>>);

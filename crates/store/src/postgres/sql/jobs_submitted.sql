@@ -1,0 +1,1 @@
+SELECT * FROM job_view WHERE id = ANY ($1::bigint[])

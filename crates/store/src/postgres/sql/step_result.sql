@@ -1,0 +1,1 @@
+SELECT result FROM step WHERE chunk_id = $1 AND name = $2

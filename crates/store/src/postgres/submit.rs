@@ -1,0 +1,214 @@
+//! Submission: any number of jobs with all their chunks in one transaction, each either stored or
+//! found to be there already.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use outhaul_core::job::{Job, NewChunk, NewJob};
+use outhaul_core::store::{StoreError, StoreResult, Submitted};
+use sqlx::{Connection, PgConnection};
+
+use super::PostgresStore;
+use super::row::{JobRow, interval};
+use crate::error::from_sqlx;
+
+/// Chunks inserted by one statement.
+const CHUNKS_PER_STATEMENT: usize = 10_000;
+
+impl PostgresStore {
+    pub(super) async fn submit(&self, job: NewJob) -> StoreResult<Submitted> {
+        let mut answers = self.submit_all(vec![job]).await?;
+        answers.pop().ok_or_else(|| StoreError::Refused("a submission without an answer".into()))
+    }
+
+    pub(super) async fn submit_all(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Submitted>> {
+        let (pool, batch) = (self.pool(), self.batch(jobs).await?);
+        // Spawned: a client that hangs up must not leave a transaction half-way.
+        let work = tokio::spawn(async move {
+            let mut connection = pool.acquire().await.map_err(from_sqlx)?;
+            let mut tx = connection.begin().await.map_err(from_sqlx)?;
+            let answers = batch.submit(&mut tx).await?;
+            tx.commit().await.map_err(from_sqlx)?;
+            Ok(answers)
+        });
+        work.await.map_err(|error| StoreError::Refused(error.into()))?
+    }
+
+    /// Submits inside a transaction of the caller's, on a connection to the same database: the job is
+    /// there if and only if the caller commits.
+    pub async fn job_submit_in(&self, connection: &mut PgConnection, job: NewJob) -> StoreResult<Submitted> {
+        let mut answers = self.batch(vec![job]).await?.submit(connection).await?;
+        answers.pop().ok_or_else(|| StoreError::Refused("a submission without an answer".into()))
+    }
+
+    async fn batch(&self, jobs: Vec<NewJob>) -> StoreResult<Batch> {
+        let mut queues = HashMap::new();
+        for name in jobs.iter().flat_map(|job| &job.chunks).map(|chunk| &chunk.queue) {
+            if !queues.contains_key(name) {
+                queues.insert(name.clone(), self.queue_key(name).await?);
+            }
+        }
+        let (window, step) = (self.settings.idempotency_window, self.settings.fairness_step);
+        Ok(Batch { jobs, queues, window, step })
+    }
+}
+
+/// Jobs to be stored in one transaction.
+struct Batch {
+    jobs: Vec<NewJob>,
+    queues: HashMap<String, i32>,
+    window: Duration,
+    step: Duration,
+}
+
+impl Batch {
+    async fn submit(&self, connection: &mut PgConnection) -> StoreResult<Vec<Submitted>> {
+        self.release_keys(connection).await?;
+        let keys = self.insert_jobs(connection).await?;
+        self.insert_chunks(connection, &keys).await?;
+        let mut stored = self.stored(connection, &keys).await?;
+        let mut answers = Vec::with_capacity(self.jobs.len());
+        for job in &self.jobs {
+            answers.push(match stored.remove(job.job_id.as_str()) {
+                Some(created) => Submitted::Created(created),
+                None => found(connection, job).await?,
+            });
+        }
+        Ok(answers)
+    }
+
+    async fn release_keys(&self, connection: &mut PgConnection) -> StoreResult<()> {
+        let keyed = self.jobs.iter().filter_map(|job| Some((job.owner.as_str(), job.idempotency.as_ref()?)));
+        let (owners, keys): (Vec<&str>, Vec<&str>) =
+            keyed.map(|(owner, idempotency)| (owner, idempotency.key.as_str())).unzip();
+        if owners.is_empty() {
+            return Ok(());
+        }
+        sqlx::query(include_str!("sql/jobs_submit_release_keys.sql"))
+            .bind(owners)
+            .bind(keys)
+            .bind(interval(self.window))
+            .execute(connection)
+            .await
+            .map_err(from_sqlx)?;
+        Ok(())
+    }
+
+    /// Internal keys by job id, of those that were not there already.
+    async fn insert_jobs(&self, connection: &mut PgConnection) -> StoreResult<BTreeMap<String, i64>> {
+        let jobs = &self.jobs;
+        let total = |job: &NewJob| i32::try_from(job.chunks.len());
+        let totals: Vec<i32> = jobs
+            .iter()
+            .map(total)
+            .collect::<Result<_, _>>()
+            .map_err(|error| StoreError::Refused(error.into()))?;
+        let labels = |job: &NewJob| serde_json::to_string(&job.labels).expect("text by text is JSON");
+        let rows: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/jobs_submit.sql"))
+            .bind(jobs.iter().map(|job| job.job_id.as_str()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.job_type.as_str()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.dataset.as_deref()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.owner.as_str()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.idempotency.as_ref().map(|i| i.key.as_str())).collect::<Vec<_>>())
+            .bind(
+                jobs.iter()
+                    .map(|job| job.idempotency.as_ref().map(|i| i.request_hash.as_str()))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(jobs.iter().map(|job| job.unique_key.as_deref()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.request.to_string()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.params.to_string()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.on_failure.as_str()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| i16::from(job.priority)).collect::<Vec<_>>())
+            .bind(jobs.iter().map(labels).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.base_path.as_deref()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.run_at).collect::<Vec<_>>())
+            .bind(totals)
+            .fetch_all(connection)
+            .await
+            .map_err(from_sqlx)?;
+        Ok(rows.into_iter().map(|(key, job_id)| (job_id, key)).collect())
+    }
+
+    async fn insert_chunks(
+        &self,
+        connection: &mut PgConnection,
+        keys: &BTreeMap<String, i64>,
+    ) -> StoreResult<()> {
+        let of_job = |job: &'_ NewJob| keys.get(job.job_id.as_str()).copied();
+        let chunks: Vec<(i64, i32, &NewJob, &NewChunk)> = self
+            .jobs
+            .iter()
+            .filter_map(|job| Some((of_job(job)?, job)))
+            .flat_map(|(key, job)| (0..).zip(&job.chunks).map(move |(place, chunk)| (key, place, job, chunk)))
+            .collect();
+        for chunks in chunks.chunks(CHUNKS_PER_STATEMENT) {
+            let queue = |name: &str| self.queues.get(name).copied().unwrap_or(-1);
+            sqlx::query(include_str!("sql/jobs_submit_chunks.sql"))
+                .bind(chunks.iter().map(|(key, ..)| *key).collect::<Vec<_>>())
+                .bind(chunks.iter().map(|(_, place, ..)| *place).collect::<Vec<_>>())
+                .bind(chunks.iter().map(|(.., chunk)| chunk.chunk_key.as_str()).collect::<Vec<_>>())
+                .bind(chunks.iter().map(|(.., chunk)| queue(&chunk.queue)).collect::<Vec<_>>())
+                .bind(chunks.iter().map(|(.., chunk)| chunk.key.as_deref()).collect::<Vec<_>>())
+                .bind(chunks.iter().map(|(.., chunk)| chunk.effective_date).collect::<Vec<_>>())
+                .bind(chunks.iter().map(|(_, _, job, _)| i16::from(job.priority)).collect::<Vec<_>>())
+                .bind(chunks.iter().map(|(_, _, job, _)| job.run_at).collect::<Vec<_>>())
+                .bind(interval(self.step))
+                .execute(&mut *connection)
+                .await
+                .map_err(from_sqlx)?;
+        }
+        Ok(())
+    }
+
+    /// The jobs as they were stored, by job id.
+    async fn stored(
+        &self,
+        connection: &mut PgConnection,
+        keys: &BTreeMap<String, i64>,
+    ) -> StoreResult<HashMap<String, Job>> {
+        let rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_submitted.sql"))
+            .bind(keys.values().copied().collect::<Vec<_>>())
+            .fetch_all(connection)
+            .await
+            .map_err(from_sqlx)?;
+        let job = |row: JobRow| row.into_job().map(|job| (job.job_id.as_str().to_owned(), job));
+        rows.into_iter().map(job).collect()
+    }
+}
+
+/// What stands in the way of a job that was not stored.
+async fn found(connection: &mut PgConnection, job: &NewJob) -> StoreResult<Submitted> {
+    if let Some(idempotency) = &job.idempotency {
+        let existing: Option<JobRow> = sqlx::query_as(include_str!("sql/jobs_submit_existing.sql"))
+            .bind(&job.owner)
+            .bind(&idempotency.key)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(from_sqlx)?;
+        if let Some(existing) = existing {
+            let same = existing.request_hash.as_deref() == Some(idempotency.request_hash.as_str());
+            return if same {
+                existing.into_job().map(Submitted::Existing)
+            } else {
+                Ok(Submitted::KeyConflict)
+            };
+        }
+    }
+    if let Some(unique_key) = &job.unique_key {
+        let duplicate: Option<JobRow> = sqlx::query_as(include_str!("sql/jobs_submit_duplicate.sql"))
+            .bind(&job.job_type)
+            .bind(unique_key)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(from_sqlx)?;
+        if let Some(duplicate) = duplicate {
+            return duplicate.into_job().map(Submitted::Duplicate);
+        }
+    }
+    if job.idempotency.is_none() && job.unique_key.is_none() {
+        return Err(StoreError::Refused("the job's id is taken".into()));
+    }
+    // Released or ended between the two statements: the client may simply ask again.
+    Err(StoreError::Unavailable("a job in the way of this one has just ended".into()))
+}

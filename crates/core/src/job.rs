@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::{ChunkId, JobId};
+use crate::progress::Moving;
 use crate::state::ChunkState;
 
 /// The job type of data exports.
@@ -82,6 +83,41 @@ impl OnFailure {
     }
 }
 
+/// What a job does whose parent came to a bad end: FAILED or CANCELLED.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnParentFailure {
+    /// It waits until the parent completes after all.
+    #[default]
+    Hold,
+    /// It is CANCELLED.
+    Cancel,
+    /// It runs all the same.
+    Run,
+    /// It is FAILED.
+    Fail,
+}
+
+impl OnParentFailure {
+    /// All policies.
+    pub const ALL: [Self; 4] = [Self::Hold, Self::Cancel, Self::Run, Self::Fail];
+
+    /// The word in SQL and in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Cancel => "cancel",
+            Self::Run => "run",
+            Self::Fail => "fail",
+        }
+    }
+
+    /// Reads the word.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|word| word.as_str() == text)
+    }
+}
+
 /// A client's name for one logical request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idempotency {
@@ -117,6 +153,10 @@ pub struct NewJob {
     pub on_failure: OnFailure,
     /// Free text for the client's own use.
     pub labels: BTreeMap<String, String>,
+    /// The jobs that must end before this one may start; each once.
+    pub parents: Vec<JobId>,
+    /// What happens when one of them comes to a bad end.
+    pub on_parent_failure: OnParentFailure,
     /// Not before this moment; a past one means now.
     pub run_at: Option<DateTime<Utc>>,
     /// Where its files go, as the client sees it.
@@ -179,6 +219,8 @@ pub struct Job {
     pub result: Option<Value>,
     /// Chunk counts.
     pub counts: Counts,
+    /// What its unsettled chunks have done so far.
+    pub moving: Moving,
     /// Rises with every recorded change.
     pub version: i64,
     /// Not before this moment.
@@ -220,12 +262,16 @@ impl Counts {
         (self.total - self.running - self.done - self.failed - self.cancelled).max(0)
     }
 
-    /// The settled part of the whole, 0 to 1.
-    pub fn progress(&self) -> f64 {
+    /// The part of the whole that is behind us, 0 to 1, with what runs in it. 1 only when all is settled.
+    pub fn progress(&self, moving: &Moving) -> f64 {
         if self.total == 0 {
             return 0.0;
         }
-        (self.done + self.failed + self.cancelled) as f64 / self.total as f64
+        let settled = self.done + self.failed + self.cancelled;
+        if settled >= self.total {
+            return 1.0;
+        }
+        ((settled as f64 + moving.chunks) / self.total as f64).clamp(0.0, 0.999_999)
     }
 }
 

@@ -3,8 +3,21 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::json;
+
 /// The most bytes of JSON that one step, or a job as a whole, may leave as its result.
 pub const MAX_RESULT_BYTES: usize = 1024 * 1024;
+
+/// Why JSON text cannot be kept as a result; `None`: it can.
+pub fn result_problem(result: &str) -> Option<String> {
+    if result.len() > MAX_RESULT_BYTES {
+        return Some(format!(
+            "its result has {} bytes of JSON, {MAX_RESULT_BYTES} are allowed",
+            result.len()
+        ));
+    }
+    json::problem(result).map(|problem| format!("its result {problem}"))
+}
 
 /// What a step left behind, for the next attempt of its chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use crate::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, Mani
 use crate::history::{HistoryCursor, Transition};
 use crate::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use crate::job::{ChunkRow, Job, JobStatus, NewJob};
+use crate::progress::Progress;
 use crate::queue::{QueueRow, QueueSpec};
 use crate::state::ChunkStatus;
 use crate::step::{StepRecord, StepRow};
@@ -60,12 +61,25 @@ pub enum Submitted {
     KeyConflict,
     /// An equal job that may be there only once has not ended yet: this one.
     Duplicate(Job),
+    /// These parents are not there, or are not the owner's; nothing was stored.
+    NoSuchParents(Vec<JobId>),
 }
 
 /// How a cancellation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
     /// The job is CANCELLED, now or since before.
+    Yes,
+    /// The job had already ended so.
+    TooLate(JobStatus),
+    /// There is no such job.
+    Unknown,
+}
+
+/// How a change of priority ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prioritised {
+    /// It has the priority now.
     Yes,
     /// The job had already ended so.
     TooLate(JobStatus),
@@ -127,6 +141,8 @@ pub struct Staged {
     pub cancelled: u64,
     /// FAILED or CANCELLED jobs that got their `completedAt`.
     pub settled: u64,
+    /// Waits of jobs for their parents that came to an end.
+    pub released: u64,
 }
 
 /// How the store behaves for its callers.
@@ -169,6 +185,9 @@ pub trait Store: Send + Sync {
 
     /// One job.
     async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>>;
+
+    /// These jobs, as far as they are there, in any order; for those who watch them.
+    async fn jobs_get(&self, job_ids: &[JobId]) -> StoreResult<Vec<Job>>;
 
     /// Jobs, newest first.
     async fn jobs_list(&self, filter: &JobFilter) -> StoreResult<Page<Job, i64>>;
@@ -222,13 +241,16 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> StoreResult<Page<DeadLetter, DeadLetterCursor>>;
 
-    /// How many dead letters there are.
+    /// How many dead letters match that a redrive may move: not those of CANCELLED jobs.
     async fn dead_letters_count(&self, filter: &DeadLetterFilter) -> StoreResult<u64>;
 
     // --- what people do to jobs ---
 
     /// Marks a job CANCELLED; its chunks follow in sweeps.
     async fn job_cancel(&self, job_id: &JobId) -> StoreResult<Cancelled>;
+
+    /// Gives a job and all its chunks that have not started another priority.
+    async fn job_prioritise(&self, job_id: &JobId, priority: u8) -> StoreResult<Prioritised>;
 
     /// Queues a job's dead and held chunks again, in one guarded transaction.
     async fn job_redrive(&self, job_id: &JobId) -> StoreResult<Redriven>;
@@ -284,6 +306,9 @@ pub trait Store: Send + Sync {
 
     /// Whether the lease is still held, unexpired, and its job not CANCELLED: asked right before publishing.
     async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool>;
+
+    /// Records how far running chunks are, under their fences; what was lost is left out. Never backwards.
+    async fn progress_record(&self, progress: &[Progress]) -> StoreResult<()>;
 
     /// Records successes with their files and the jobs' counts, in one transaction. What is not in
     /// the answer was lost.

@@ -160,6 +160,8 @@ pub struct ExpiredChunk {
     pub attempt: u32,
     /// Whether its job was cancelled meanwhile.
     pub cancelled: bool,
+    /// How long ago the lease ran out.
+    pub overdue: Duration,
 }
 
 /// What became of a chunk that was written; `None` in a list means the lease was lost.

@@ -31,6 +31,8 @@ pub struct Dataset {
     pub source: String,
     /// The query.
     pub template: Template,
+    /// The query that says how many rows there will be.
+    pub count: Option<Template>,
     /// Hash of what decides its files' content; files of another definition are not reused.
     pub definition: String,
     /// Prefix of its files in the storage; ends with `/` or is empty.
@@ -58,18 +60,21 @@ impl Dataset {
             problems.push(format!("dataset `{name}`: there is no source `{}`", settings.source));
             return Err(problems);
         };
-        let template = Template::parse(&settings.query, source.url.dialect())
-            .map_err(|problem| problems.push(format!("dataset `{name}`: its query {problem}")));
-        let Ok(template) = template else { return Err(problems) };
-        if !problems.is_empty() {
-            return Err(problems);
-        }
+        let mut parse = |which, sql| {
+            Template::parse(sql, source.url.dialect())
+                .map_err(|problem| problems.push(format!("dataset `{name}`: its {which} {problem}")))
+                .ok()
+        };
+        let template = parse("query", &settings.query.rows);
+        let count = settings.query.count.as_ref().and_then(|sql| parse("count_query", sql));
+        let Some(template) = template.filter(|_| problems.is_empty()) else { return Err(problems) };
         Ok(Self {
             name: name.clone(),
             default: settings.default,
             source: settings.source.clone(),
             template,
-            definition: definition(&settings.source, &settings.query),
+            count,
+            definition: definition(&settings.source, &settings.query.rows),
             base_path: if settings.default { base_path.to_owned() } else { format!("{base_path}{name}/") },
             retry: settings.retry.clone(),
             timeout: settings.timeout,
@@ -231,13 +236,15 @@ mod tests {
         let mut lost = dataset("lost", true);
         lost.source = "nowhere".into();
         let mut wrong = dataset("wrong", true);
-        wrong.query = "select :account".into();
+        wrong.query.rows = "select :account".into();
+        wrong.query.count = Some("select count(*) from t where k = :kee".into());
         let all = [lost, wrong, dataset("reports", false), dataset("Trades", false), dataset("1st", false)];
         let ExportsError(problems) = Exports::new(&settings(all)).unwrap_err();
         let text = problems.join("\n");
         for part in [
             "`lost`: there is no source `nowhere`",
-            "unknown placeholder `:account`",
+            "`wrong`: its query unknown placeholder `:account`",
+            "`wrong`: its count_query unknown placeholder `:kee`",
             "`reports`: this name is reserved",
             "`Trades`: its name must",
             "`1st`: its name must",
@@ -245,7 +252,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(problems.len(), 6);
+        assert_eq!(problems.len(), 7);
     }
 
     #[test]
@@ -254,5 +261,10 @@ mod tests {
         assert_ne!(definition("a", "b"), definition("a", "b "));
         assert_ne!(definition("ab", "c"), definition("a", "bc"));
         assert_eq!(definition("a", "b").len(), 64);
+        let (plain, mut counting) = (dataset("positions", true), dataset("positions", true));
+        counting.query.count = Some("select count(*) from t".into());
+        let definition =
+            |of| Exports::new(&settings([of])).unwrap().default_dataset().unwrap().definition.clone();
+        assert_eq!(definition(plain), definition(counting), "how rows are counted changes none");
     }
 }

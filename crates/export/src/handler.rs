@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,15 +13,17 @@ use outhaul_core::file::{
     FileBegun, FileIdentity, FileOutcome, FileRecord, Leftover, PublishedFile, Upload, WriteGrant,
 };
 use outhaul_core::job::EXPORT;
+use outhaul_core::progress::Total;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_core::reuse::Reuse;
 
 use crate::dataset::{Dataset, Exports, ExportsError};
+use crate::pace::Pace;
 use crate::reason;
 use crate::request::Params;
 use crate::settings::ExportSettings;
-use crate::source::{self, Query, Sink, Source};
+use crate::source::{self, Count, Query, Sink, Source};
 use crate::storage::{Publisher, StagedFile, Storage};
 
 /// How soon to look again when another chunk writes the same file.
@@ -31,6 +33,8 @@ const BUSY_WAIT: Duration = Duration::from_millis(500);
 pub struct ExportHandler {
     exports: Arc<Exports>,
     sources: BTreeMap<String, Arc<dyn Source>>,
+    /// Of each dataset.
+    paces: BTreeMap<String, Pace>,
     storage: Storage,
 }
 
@@ -45,7 +49,11 @@ impl ExportHandler {
             }
         }
         match Exports::new(settings) {
-            Ok(exports) if problems.is_empty() => Ok(Self { exports: Arc::new(exports), sources, storage }),
+            Ok(exports) if problems.is_empty() => {
+                let paces = exports.datasets().map(|dataset| (dataset.name.clone(), Pace::default()));
+                let paces = paces.collect();
+                Ok(Self { exports: Arc::new(exports), sources, paces, storage })
+            }
             Ok(_) => Err(ExportsError(problems)),
             Err(ExportsError(more)) => Err(ExportsError([problems, more].concat())),
         }
@@ -77,8 +85,9 @@ impl ExportHandler {
         let source = self.sources.get(&dataset.source);
         let source = source.ok_or_else(|| unknown(format!("source `{}`", dataset.source)))?;
         let params = Params::from_json(&chunk.params).ok_or_else(|| unknown("the output format".into()))?;
+        let pace = self.paces.get(name).ok_or_else(|| unknown(format!("dataset `{name}`")))?;
         let identity = dataset.identity(key, date);
-        Ok(Task { context, dataset, source: &**source, storage: &self.storage, params, identity })
+        Ok(Task { context, dataset, source: &**source, pace, storage: &self.storage, params, identity })
     }
 }
 
@@ -153,6 +162,7 @@ struct Task<'a> {
     context: &'a ChunkContext,
     dataset: &'a Dataset,
     source: &'a dyn Source,
+    pace: &'a Pace,
     storage: &'a Storage,
     params: Params,
     identity: FileIdentity,
@@ -200,15 +210,26 @@ impl Task<'_> {
     }
 
     async fn stream(&self, staged: &mut StagedFile<'_>) -> Result<i64, Failed> {
+        let count = match &self.dataset.count {
+            _ if !self.pace.asks() => Count::No,
+            Some(template) => Count::Exact(template),
+            None => Count::Estimate,
+        };
         let query = Query {
             dataset: &self.dataset.name,
             template: &self.dataset.template,
             key: &self.identity.key,
             effective_date: self.identity.effective_date,
+            count,
             slot: self.context.slot_name(),
         };
         let stop = self.context.stopped().map(drop).boxed();
-        self.source.stream(&query, stop, &mut FileSink { context: self.context, staged }).await
+        let mut sink = FileSink { context: self.context, staged, began: None };
+        let streamed = self.source.stream(&query, stop, &mut sink).await;
+        if let Some(began) = sink.began {
+            self.pace.note(began.elapsed(), streamed.is_ok());
+        }
+        streamed
     }
 
     /// Work of storage or store, which the source's stall limit does not concern.
@@ -248,6 +269,8 @@ impl Publisher for Task<'_> {
 struct FileSink<'a, 'b> {
     context: &'a ChunkContext,
     staged: &'a mut StagedFile<'b>,
+    /// When the source began with the query.
+    began: Option<Instant>,
 }
 
 #[async_trait]
@@ -258,7 +281,12 @@ impl Sink for FileSink<'_, '_> {
         Ok(self.staged.write(csv).await?)
     }
 
+    fn expect(&mut self, total: Total) {
+        self.context.expect(total);
+    }
+
     fn progress(&mut self, rows: i64, bytes: i64) {
+        self.began.get_or_insert_with(Instant::now);
         self.context.progress(rows, bytes);
     }
 }

@@ -4,6 +4,7 @@
 pub mod dataset;
 pub mod format;
 pub mod handler;
+mod pace;
 pub mod reason;
 pub mod request;
 pub mod settings;

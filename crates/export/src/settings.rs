@@ -40,12 +40,28 @@ pub struct DatasetSettings {
     pub default: bool,
     /// The source's name.
     pub source: String,
-    /// The query with `:key` and `:effective_date`.
-    pub query: String,
+    /// What it asks its source.
+    pub query: QuerySettings,
     /// How failed chunks are tried again.
     pub retry: RetryPolicy,
     /// How long one attempt may take in all.
     pub timeout: Option<Duration>,
+}
+
+/// What a dataset asks its source, with `:key` and `:effective_date`.
+#[derive(Clone, Debug, Default)]
+pub struct QuerySettings {
+    /// `query`, which returns the rows.
+    pub rows: String,
+    /// `count_query`, which returns how many there will be; no part of what defines the files.
+    pub count: Option<String>,
+}
+
+impl From<&str> for QuerySettings {
+    /// A query without one that counts.
+    fn from(rows: &str) -> Self {
+        Self { rows: rows.to_owned(), count: None }
+    }
 }
 
 /// Where files go.

@@ -1,16 +1,17 @@
 //! Submitting jobs from Rust, with or without an engine in the same process. A job is durable once one of
 //! these calls answered `Ok`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use outhaul_core::clock;
 use outhaul_core::delivery::Delivery;
 use outhaul_core::id::JobId;
-use outhaul_core::job::{JobStatus, NewJob};
+use outhaul_core::job::{JobStatus, NewJob, OnParentFailure};
+use outhaul_core::json;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{Redriven, Store, StoreError, StoreResult, StoreSettings, Submitted};
@@ -40,6 +41,9 @@ pub enum EnqueueError {
     /// an idempotency key it is safe to submit it again.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A job that it depends on is not there, or is not the owner's.
+    #[error("there is no job {0:?} to depend on")]
+    NoSuchParents(Vec<JobId>),
     /// The idempotency key names another request already.
     #[error("the idempotency key was used for a different request")]
     KeyConflict,
@@ -67,7 +71,8 @@ pub struct Enqueued {
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnqueueOptions {
     /// The caller's name for this request, 1–255 printable ASCII characters: submitting it again finds the
-    /// same job, and gives it another chance if it has failed.
+    /// same job, and gives it another chance if it has failed. Not kept where the job was not stored because
+    /// only one such job may wait.
     pub idempotency_key: Option<String>,
     /// 0–9, higher first; 5 if not said.
     pub priority: u8,
@@ -77,12 +82,24 @@ pub struct EnqueueOptions {
     pub labels: BTreeMap<String, String>,
     /// Who asks; keys are unique per owner.
     pub owner: String,
+    /// The jobs that must end before this one may start.
+    pub depends_on: Vec<JobId>,
+    /// What happens when one of them comes to a bad end.
+    pub on_parent_failure: OnParentFailure,
 }
 
 impl Default for EnqueueOptions {
     fn default() -> Self {
-        let SubmitOptions { idempotency_key, priority, run_at, labels, owner, .. } = SubmitOptions::default();
-        Self { idempotency_key, priority, run_at, labels, owner }
+        let options = SubmitOptions::default();
+        Self {
+            idempotency_key: options.idempotency_key,
+            priority: options.priority,
+            run_at: options.run_at,
+            labels: options.labels,
+            owner: options.owner,
+            depends_on: options.depends_on,
+            on_parent_failure: options.on_parent_failure,
+        }
     }
 }
 
@@ -99,8 +116,6 @@ pub struct Client {
 /// What clones share.
 #[derive(Default)]
 struct Known {
-    /// Queues that are known to exist.
-    queues: Mutex<HashSet<&'static str>>,
     /// Whether there is something that workers were not told of yet.
     untold: AtomicBool,
     /// Whether somebody is telling them.
@@ -133,12 +148,13 @@ impl Client {
     }
 
     /// On a database by its URL (`postgres://…` or `sqlite:<path>`), for a process that only submits. The
-    /// schema must be there: `outhaul migrate` or a server makes it.
+    /// schema must be there: `outhaul migrate` or a server makes it. An idempotency key finds its job for as
+    /// long as that is kept: only servers, which know `idempotency.window`, let keys go.
     pub async fn connect(url: &str) -> Result<Self, EnqueueError> {
         let settings = StoreSettings {
             lease: Duration::from_secs(60),
             fairness_step: Duration::from_millis(100),
-            idempotency_window: Duration::from_secs(24 * 3600),
+            idempotency_window: Duration::from_secs(100 * 365 * 86_400),
         };
         let options = OpenOptions { listen: false, migrate: false, ..OpenOptions::default() };
         Ok(Self::new(open(&Secret::new(url), settings, options).await?.api))
@@ -167,10 +183,13 @@ impl Client {
         options: EnqueueOptions,
     ) -> Result<Enqueued, EnqueueError> {
         let job = new_job(&job, options)?;
-        self.make_queue::<J>().await?;
+        let submitted = self.with_queue::<J, _, _>(|store| {
+            let job = job.clone();
+            async move { store.job_submit(job).await }
+        });
+        let submitted = submitted.await?;
         let store = self.store.clone();
         let submitted = self.call(async move {
-            let submitted = store.job_submit(job).await?;
             if let Submitted::Existing(job) = &submitted
                 && job.status == JobStatus::Failed
                 && let Redriven::Yes(_) = store.job_redrive(&job.job_id).await?
@@ -197,15 +216,18 @@ impl Client {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        self.make_queue::<J>().await?;
-        let store = self.store.clone();
-        let submitted = self.call(async move { store.jobs_submit(jobs).await }).await?;
+        let submitted = self.with_queue::<J, _, _>(|store| {
+            let jobs = jobs.clone();
+            async move { store.jobs_submit(jobs).await }
+        });
+        let submitted = submitted.await?;
         self.hint();
         submitted.into_iter().map(enqueued).collect()
     }
 
     /// Submits a job inside a transaction of the caller's own, on the engine's PostgreSQL: it is there if
-    /// and only if that commits. Workers find it by polling, at most a second later.
+    /// and only if that commits. Workers find it by polling, at most a second later. A FAILED job that its
+    /// idempotency key finds is left as it is: only [`Client::enqueue_with`] gives it another chance.
     pub async fn enqueue_in<J: Job>(
         &self,
         transaction: &mut PgConnection,
@@ -214,21 +236,38 @@ impl Client {
     ) -> Result<Enqueued, EnqueueError> {
         let store = self.store.as_any().downcast_ref::<PostgresStore>().ok_or(EnqueueError::NotPostgres)?;
         let job = new_job(&job, options)?;
-        self.make_queue::<J>().await?;
-        enqueued(store.job_submit_in(transaction, job).await?)
+        let submitted = match store.job_submit_in(transaction, job.clone()).await {
+            // Found out before the transaction was touched.
+            Err(StoreError::UnknownQueue(_)) => {
+                self.make_queue::<J>().await?;
+                store.job_submit_in(transaction, job).await?
+            }
+            answer => answer?,
+        };
+        enqueued(submitted)
     }
 
-    /// Makes sure that the queue exists; asks once per process and type.
-    async fn make_queue<J: Job>(&self) -> Result<(), EnqueueError> {
-        let known = || self.known.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        if known().contains(J::TYPE) {
-            return Ok(());
+    /// Submits; where the queue is not there yet, makes it first.
+    async fn with_queue<J, T, F>(&self, submit: impl Fn(Arc<dyn Store>) -> F) -> StoreResult<T>
+    where
+        J: Job,
+        T: Send + 'static,
+        F: Future<Output = StoreResult<T>> + Send + 'static,
+    {
+        match self.call(submit(self.store.clone())).await {
+            Err(StoreError::UnknownQueue(_)) => {
+                self.make_queue::<J>().await?;
+                self.call(submit(self.store.clone())).await
+            }
+            answer => answer,
         }
+    }
+
+    /// Only ever for a queue that is missing: the budget of one that is there is its workers' to say.
+    async fn make_queue<J: Job>(&self) -> StoreResult<()> {
         let queue = QueueSpec { name: queue_of(J::TYPE), max_concurrent: J::options().budget() };
         let store = self.store.clone();
-        self.call(async move { store.queues_sync(&[queue]).await }).await?;
-        known().insert(J::TYPE);
-        Ok(())
+        self.call(async move { store.queues_sync(&[queue]).await.map(drop) }).await
     }
 
     /// Runs a store call to its end, also if the caller gives up: one that is cut off half-way can leave a
@@ -281,16 +320,25 @@ fn new_job<J: Job>(job: &J, options: EnqueueOptions) -> Result<NewJob, EnqueueEr
             "a job has at most 32 labels, with names of 1 to 64 and texts of at most 256 characters, none of them control characters",
         ));
     }
-    let EnqueueOptions { idempotency_key, priority, run_at, labels, owner } = options;
+    let EnqueueOptions { idempotency_key, priority, run_at, labels, owner, depends_on, on_parent_failure } =
+        options;
+    let payload = serde_json::to_value(job).map_err(EnqueueError::Payload)?;
+    if json::problem(&payload.to_string()).is_some() {
+        return Err(EnqueueError::Invalid(
+            "a payload is nested at most 120 levels deep, and no member of it begins with `$serde_json::private::`",
+        ));
+    }
     let submission = Submission {
         job_type: J::TYPE.to_owned(),
-        payload: serde_json::to_value(job).map_err(EnqueueError::Payload)?,
+        payload,
         options: SubmitOptions {
             idempotency_key,
             priority,
             run_at,
             labels,
             owner,
+            depends_on,
+            on_parent_failure,
             ..SubmitOptions::default()
         },
         unique_key: unique_key(job),
@@ -305,5 +353,6 @@ fn enqueued(submitted: Submitted) -> Result<Enqueued, EnqueueError> {
             Ok(Enqueued { job_id: job.job_id, new: false })
         }
         Submitted::KeyConflict => Err(EnqueueError::KeyConflict),
+        Submitted::NoSuchParents(missing) => Err(EnqueueError::NoSuchParents(missing)),
     }
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, Upload};
+use outhaul_core::progress::Total;
 use outhaul_core::reuse::Reuse;
-use outhaul_core::step::{MAX_RESULT_BYTES, StepRecord};
+use outhaul_core::step::{StepRecord, result_problem};
 use outhaul_core::store::{Store, StoreError, StoreResult};
 use outhaul_core::worker::{ClaimedChunk, Slot};
 use tokio::runtime::Handle;
@@ -65,6 +66,8 @@ pub(crate) struct Pulse {
     waiting: AtomicU32,
     rows: AtomicI64,
     bytes: AtomicI64,
+    /// How many rows there are in all, as far as the handler knows.
+    total: Mutex<Option<Total>>,
     publishing: AtomicBool,
     /// The step that runs, so that a timeout or a panic can name it.
     step: Mutex<Option<String>>,
@@ -79,6 +82,7 @@ impl Pulse {
             waiting: AtomicU32::new(0),
             rows: AtomicI64::new(0),
             bytes: AtomicI64::new(0),
+            total: Mutex::default(),
             publishing: AtomicBool::new(false),
             step: Mutex::default(),
         }
@@ -128,6 +132,11 @@ impl Pulse {
     /// Rows and bytes so far.
     pub(crate) fn moved(&self) -> (i64, i64) {
         (self.rows.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// How many rows there are in all, if that is known.
+    pub(crate) fn total(&self) -> Option<Total> {
+        *self.total.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -234,7 +243,15 @@ impl ChunkContext {
         }
     }
 
-    /// Reports what was done so far; also the sign of life that `stall_timeout` watches for.
+    /// Says how many rows [`ChunkContext::progress`] will have reported at the end, as soon as that is known
+    /// or is known better. Without it clients see rows and bytes move, and the chunk's part of `progress`
+    /// only when it is done.
+    pub fn expect(&self, total: Total) {
+        *self.pulse.total.lock().unwrap_or_else(PoisonError::into_inner) = Some(total);
+    }
+
+    /// Reports what was done so far, as often as is handy: it is written down once a second at most. Also
+    /// the sign of life that `stall_timeout` watches for.
     pub fn progress(&self, rows: i64, bytes: i64) {
         self.pulse.rows.store(rows, Ordering::Relaxed);
         self.pulse.bytes.store(bytes, Ordering::Relaxed);
@@ -265,10 +282,8 @@ impl ChunkContext {
 
     /// Records a step's result (JSON text) as a recovery point. From an `Ok` on, no attempt runs it again.
     pub async fn record_step(&self, name: &str, result: &str) -> Result<(), Failed> {
-        if result.len() > MAX_RESULT_BYTES {
-            let text =
-                format!("its result has {} bytes of JSON, {MAX_RESULT_BYTES} are allowed", result.len());
-            return Err(Failed::Retryable(Cause { step: Some(name.to_owned()), ..Cause::from(text) }));
+        if let Some(problem) = result_problem(result) {
+            return Err(Failed::Retryable(Cause { step: Some(name.to_owned()), ..Cause::from(problem) }));
         }
         let lease = self.chunk.lease;
         let record: Arc<(String, String)> = Arc::new((name.to_owned(), result.to_owned()));

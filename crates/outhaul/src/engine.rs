@@ -101,12 +101,9 @@ impl Engine {
     ) -> Result<Parts, StoreError> {
         let (store, owned, stop) = (stores.engine, self.owned.clone(), &self.stop);
         let keeper_stop = CancellationToken::new();
-        let keeper =
-            Keeper { id, store: stores.keeper, owned: owned.clone(), settings: settings.worker.clone() }
-                .start(keeper_stop.clone())
-                .map_err(|error| {
-                    StoreError::Unavailable(format!("no thread for heartbeats: {error}").into())
-                })?;
+        let keeper = Keeper::new(id, stores.keeper, owned.clone(), settings.worker.clone())
+            .start(keeper_stop.clone())
+            .map_err(|error| StoreError::Unavailable(format!("no thread for heartbeats: {error}").into()))?;
         let (recorder, recording) = Recorder::start(store.clone(), delivery.clone(), owned.clone());
 
         let reaper =

@@ -1,19 +1,17 @@
 //! What is stored of a custom job's submission, and read with its claim. Durable, so it has a version;
 //! every released form must stay readable.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const VERSION: u32 = 1;
 
 /// A custom job's payload with what travels beside it. No `Debug`: payloads are never shown.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq)]
 pub struct Envelope {
     v: u32,
     /// What the client sent for the job type.
     pub payload: Value,
     /// The W3C trace context of the submission, for calls made on its behalf.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
 }
 
@@ -25,7 +23,12 @@ impl Envelope {
 
     /// The form that is stored with the job, as its `params`.
     pub fn into_params(self) -> Value {
-        serde_json::to_value(self).expect("a payload is JSON already")
+        let mut params = json!({ "v": self.v });
+        params["payload"] = self.payload;
+        if let Some(traceparent) = self.traceparent {
+            params["traceparent"] = traceparent.into();
+        }
+        params
     }
 
     /// Reads what was stored; the error says what to do, and nothing of the payload.
@@ -34,14 +37,17 @@ impl Envelope {
         if version != Some(u64::from(VERSION)) {
             return Err("the job was submitted by a newer outhaul: use that version to run it".to_owned());
         }
-        Self::deserialize(params).map_err(|_| "the stored payload cannot be read".to_owned())
+        let Some(payload) = params.get("payload") else {
+            return Err("the stored payload cannot be read".to_owned());
+        };
+        let traceparent = params.get("traceparent").and_then(Value::as_str).map(str::to_owned);
+        Ok(Self::new(payload.clone(), traceparent))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn every_released_form_is_read() {

@@ -13,10 +13,13 @@ use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftove
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
+use outhaul_core::progress::Progress;
 use outhaul_core::queue::{QueueRow, QueueSpec};
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
-use outhaul_core::store::{Cancelled, JobFilter, Page, Redriven, Staged, Store, StoreResult, Submitted};
+use outhaul_core::store::{
+    Cancelled, JobFilter, Page, Prioritised, Redriven, Staged, Store, StoreResult, Submitted,
+};
 use outhaul_core::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
 };
@@ -77,6 +80,7 @@ verbs! {
     job_submit(job: NewJob) -> Submitted;
     jobs_submit(jobs: Vec<NewJob>) -> Vec<Submitted>;
     job_get(job_id: &JobId) -> Option<Job>;
+    jobs_get(job_ids: &[JobId]) -> Vec<Job>;
     jobs_list(filter: &JobFilter) -> Page<Job, i64>;
     chunks_list(job_id: &JobId, status: Option<ChunkStatus>, after: Option<&str>, limit: u32) -> Page<ChunkRow, String>;
     files_list(job_id: &JobId, after: Option<&str>, limit: u32) -> Page<ManifestRow, String>;
@@ -87,6 +91,7 @@ verbs! {
     dead_letters_list(filter: &DeadLetterFilter, after: Option<DeadLetterCursor>, limit: u32) -> Page<DeadLetter, DeadLetterCursor>;
     dead_letters_count(filter: &DeadLetterFilter) -> u64;
     job_cancel(job_id: &JobId) -> Cancelled;
+    job_prioritise(job_id: &JobId, priority: u8) -> Prioritised;
     job_redrive(job_id: &JobId) -> Redriven;
     dead_letters_redrive(filter: &DeadLetterFilter, limit: u32) -> u64;
     queues_sync(queues: &[QueueSpec]) -> BTreeMap<String, QueueId>;
@@ -101,6 +106,7 @@ verbs! {
     chunks_heartbeat(worker: WorkerId, leases: &[Lease], slots: &[Slot]) -> Beat;
     chunks_cancelled(leases: &[Lease]) -> Vec<Lease>;
     chunk_may_publish(lease: Lease) -> bool;
+    progress_record(progress: &[Progress]) -> ();
     chunks_finish(finishes: &[Finish]) -> Vec<Lease>;
     chunks_fail(failures: &[Failure]) -> Vec<Settled>;
     chunks_return(leases: &[Lease]) -> Vec<Lease>;

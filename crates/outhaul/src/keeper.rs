@@ -1,43 +1,60 @@
-//! The lease keeper: renews every lease and slot of the process, and stops chunks whose lease cannot
-//! be proved. It has a thread, a runtime and connections of its own, so that busy handlers cannot starve it.
+//! The lease keeper: renews every lease and slot of the process, stops chunks whose lease cannot be
+//! proved, and writes down how far the others are. It has a thread, a runtime and connections of its own, so that busy handlers cannot starve it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use outhaul_core::id::{Lease, WorkerId};
+use outhaul_core::progress::{Progress, fraction};
 use outhaul_core::store::{Store, StoreResult};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::context::Stop;
 use crate::duty::{Outage, jitter};
-use crate::owned::Owned;
+use crate::owned::{Owned, OwnedChunk};
 use crate::settings::WorkerSettings;
 
 /// How often cancellations are looked for.
 const CANCELLATIONS: Duration = Duration::from_secs(1);
+/// How often progress is written. Chunks that do not live that long write none.
+const PROGRESS: Duration = Duration::from_secs(1);
 /// How often rows that others had locked are asked for again within one beat, and how long apart.
 const BUSY_TRIES: u32 = 20;
 const BUSY_WAIT: Duration = Duration::from_millis(10);
 
 /// Keeps the leases of one process.
 pub(crate) struct Keeper {
-    pub(crate) id: WorkerId,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) owned: Arc<Owned>,
-    pub(crate) settings: WorkerSettings,
+    id: WorkerId,
+    store: Arc<dyn Store>,
+    owned: Arc<Owned>,
+    settings: WorkerSettings,
+    /// Held by every call but the heartbeat: the keeper's store has two connections, and one of them must
+    /// be free for that.
+    beside: Mutex<()>,
 }
 
 impl Keeper {
+    pub(crate) fn new(
+        id: WorkerId,
+        store: Arc<dyn Store>,
+        owned: Arc<Owned>,
+        settings: WorkerSettings,
+    ) -> Self {
+        Self { id, store, owned, settings, beside: Mutex::new(()) }
+    }
+
     /// Starts the thread. It ends after the token was cancelled and no call of it is in flight.
     pub(crate) fn start(self, stop: CancellationToken) -> std::io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("outhaul-keeper".to_owned()).spawn(move || {
-            // Three loops in one task: while one waits for the database, the others go on.
-            runtime
-                .block_on(async { tokio::join!(self.beats(&stop), self.limits(&stop), self.cancels(&stop)) });
+            // Four loops in one task: while one waits for the database, the others go on.
+            runtime.block_on(async {
+                tokio::join!(self.beats(&stop), self.limits(&stop), self.cancels(&stop), self.reports(&stop))
+            });
         })
     }
 
@@ -137,12 +154,11 @@ impl Keeper {
 
     /// Tells chunks of CANCELLED jobs to stop, unless publishing has begun.
     pub(crate) async fn cancel(&self) -> StoreResult<()> {
-        let chunks = self.owned.all();
-        let running = chunks.iter().filter(|chunk| chunk.told().is_none() && !chunk.is_recording());
-        let leases: Vec<Lease> = running.map(|chunk| chunk.lease()).collect();
+        let leases: Vec<Lease> = self.owned.running().iter().map(|chunk| chunk.lease()).collect();
         if leases.is_empty() {
             return Ok(());
         }
+        let _beside = self.beside.lock().await;
         for lease in self.store.chunks_cancelled(&leases).await? {
             // Asked after the store: a chunk that was allowed to publish had its mark set before that.
             if let Some(chunk) = self.owned.get(lease).filter(|chunk| !chunk.pulse.is_publishing()) {
@@ -151,6 +167,44 @@ impl Keeper {
         }
         Ok(())
     }
+
+    async fn reports(&self, stop: &CancellationToken) {
+        let mut outage = Outage::new("reporting progress");
+        let mut written = HashMap::new();
+        while !stop.is_cancelled() {
+            match self.report(&mut written).await {
+                Ok(0) => {}
+                Ok(_) => outage.over(),
+                // What moved is still to be written, and one statement a second presses nobody.
+                Err(error) => drop(outage.failed(&error)),
+            }
+            pause(PROGRESS, stop).await;
+        }
+    }
+
+    /// Writes how far all chunks are that moved since they were `written` last, in one statement; returns
+    /// how many did.
+    pub(crate) async fn report(&self, written: &mut HashMap<Lease, Progress>) -> StoreResult<usize> {
+        let _beside = self.beside.lock().await;
+        let running = self.owned.running();
+        let now = running.iter().filter(|chunk| chunk.pulse.age() >= PROGRESS).map(|chunk| progress(chunk));
+        let now: HashMap<Lease, Progress> = now.map(|now| (now.lease, now)).collect();
+        let still = |lease| Progress { lease, rows: 0, bytes: 0, fraction: 0.0 };
+        let moved = now
+            .values()
+            .filter(|now| written.get(&now.lease).copied().unwrap_or_else(|| still(now.lease)) != **now);
+        let moved: Vec<Progress> = moved.copied().collect();
+        if !moved.is_empty() {
+            self.store.progress_record(&moved).await?;
+        }
+        *written = now;
+        Ok(moved.len())
+    }
+}
+
+fn progress(chunk: &OwnedChunk) -> Progress {
+    let (rows, bytes) = chunk.pulse.moved();
+    Progress { lease: chunk.lease(), rows, bytes, fraction: fraction(rows, chunk.pulse.total()) }
 }
 
 async fn pause(wait: Duration, stop: &CancellationToken) {

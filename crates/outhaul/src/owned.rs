@@ -175,6 +175,13 @@ impl Owned {
         self.chunks().values().cloned().collect()
     }
 
+    /// Those that run, and were not told to stop.
+    pub(crate) fn running(&self) -> Vec<Arc<OwnedChunk>> {
+        let mut chunks = self.all();
+        chunks.retain(|chunk| chunk.told().is_none() && !chunk.is_recording());
+        chunks
+    }
+
     /// Notes that a lease was renewed by a call made at `asked`.
     pub(crate) fn renewed(&self, leases: &[Lease], asked: Instant) {
         let chunks = self.chunks();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outhaul_core::retry::{RetryPolicy, Verdict};
+use outhaul_core::retry::Verdict;
 use outhaul_core::store::{Store, StoreResult};
 use outhaul_core::worker::{ExpiredChunk, Failure};
 use tracing::warn;
@@ -14,6 +14,8 @@ use crate::duty::{Duty, Next};
 use crate::registry::Registry;
 
 const BATCH: u32 = 500;
+/// After so many leases an attempt of a job type that this process does not know is taken to be nobody's.
+const ABANDONED: u32 = 10;
 
 /// Fails attempts whose lease ran out.
 pub(crate) struct Reaper {
@@ -23,15 +25,22 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    fn judge(&self, chunk: &ExpiredChunk) -> Failure {
-        let handler = self.registry.get(&chunk.job_type);
-        let policy = handler.map_or_else(RetryPolicy::default, |h| h.retry(chunk.dataset.as_deref()));
-        let retry_in = match policy.judge(chunk.attempt, false, rand::random()) {
+    /// What becomes of the attempt; `None`: it is for a process that knows the job type to say.
+    fn judge(&self, chunk: &ExpiredChunk) -> Option<Failure> {
+        let verdict = match self.registry.get(&chunk.job_type) {
+            Some(handler) => {
+                handler.retry(chunk.dataset.as_deref()).judge(chunk.attempt, false, rand::random())
+            }
+            // Nobody who knows it seems to be left: it waits for one, and nobody here may call it dead.
+            None if chunk.overdue > self.lease * ABANDONED => Verdict::Retry(self.lease),
+            None => return None,
+        };
+        let retry_in = match verdict {
             Verdict::Retry(wait) => Some(wait),
             Verdict::Dead => None,
         };
         let cause = "the worker stopped responding (lease ran out)".to_owned();
-        Failure { lease: chunk.lease, expired: true, retry_in, cause, step: None }
+        Some(Failure { lease: chunk.lease, expired: true, retry_in, cause, step: None })
     }
 }
 
@@ -48,7 +57,10 @@ impl Duty for Reaper {
         if expired.is_empty() {
             return Ok(Next::Later);
         }
-        let failures: Vec<Failure> = expired.iter().map(|chunk| self.judge(chunk)).collect();
+        let failures: Vec<Failure> = expired.iter().filter_map(|chunk| self.judge(chunk)).collect();
+        if failures.is_empty() {
+            return Ok(Next::Later);
+        }
         let settled = self.store.chunks_fail(&failures).await?;
         for settled in &settled {
             warn!(chunk = %settled.lease, state = %settled.state, "a lease ran out: the attempt is over");

@@ -9,8 +9,9 @@ use outhaul_core::delivery::Delivery;
 use outhaul_core::file::FileOutcome;
 use outhaul_core::id::Lease;
 use outhaul_core::retry::Verdict;
+use outhaul_core::state::ChunkState;
 use outhaul_core::store::{Store, StoreError, StoreResult};
-use outhaul_core::worker::{Failure, Finish};
+use outhaul_core::worker::{ClaimedChunk, Failure, Finish};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
@@ -183,6 +184,9 @@ impl Flusher {
             Kind::Fail => {
                 let failures: Vec<Failure> = entries.iter().filter_map(failure).collect();
                 let settled = self.store.chunks_fail(&failures).await?;
+                for dead in settled.iter().filter(|settled| settled.state == ChunkState::Dead) {
+                    entries.iter().filter(|entry| entry.chunk.lease() == dead.lease).for_each(tell_of_death);
+                }
                 Ok(settled.into_iter().map(|settled| settled.lease).collect())
             }
             Kind::Cancel => self.store.chunks_cancel(&leases()).await,
@@ -277,6 +281,14 @@ impl Flusher {
         }
         self.owned.remove(owned.lease());
     }
+}
+
+/// A person has to look at it, so the log says so once.
+fn tell_of_death(entry: &Entry) {
+    let Write::Fail { cause, .. } = &entry.write else { return };
+    let ClaimedChunk { job_id, job_type, chunk_key, attempt, .. } = &entry.chunk.chunk;
+    let (step, cause) = (cause.step.as_deref().unwrap_or_default(), clean(&cause.text));
+    warn!(%job_id, job_type, chunk_key, attempt, step, cause, "job {job_id} {chunk_key} failed for good: {cause}");
 }
 
 fn finish(entry: &Entry) -> Option<Finish> {

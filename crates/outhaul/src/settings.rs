@@ -10,6 +10,8 @@ use outhaul_core::store::Store;
 pub struct WorkerSettings {
     /// Chunks at once.
     pub concurrency: u32,
+    /// The most chunks that one claim takes; `None`: as many as there is room for.
+    pub claim_limit: Option<u32>,
     /// How long a claim holds without a heartbeat.
     pub lease: Duration,
     /// How often leases are renewed.
@@ -24,6 +26,7 @@ impl Default for WorkerSettings {
     fn default() -> Self {
         Self {
             concurrency: 8,
+            claim_limit: None,
             lease: Duration::from_secs(60),
             heartbeat: Duration::from_secs(15),
             poll_interval: Duration::from_secs(1),
@@ -56,6 +59,6 @@ pub struct Stores {
     pub api: Arc<dyn Store>,
     /// For claims, finishes and sweeps.
     pub engine: Arc<dyn Store>,
-    /// For heartbeats alone, used on a thread of their own.
+    /// For heartbeats, cancellations and progress, used on a thread of their own.
     pub keeper: Arc<dyn Store>,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use outhaul_core::id::JobId;
-use outhaul_core::job::{Idempotency, NewChunk, NewJob, OnFailure};
+use outhaul_core::job::{Idempotency, NewChunk, NewJob, OnFailure, OnParentFailure};
 use serde_json::{Map, Number, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -31,6 +31,10 @@ pub struct SubmitOptions {
     pub priority: u8,
     /// Not before this moment.
     pub run_at: Option<DateTime<Utc>>,
+    /// The jobs that must end before this one may start.
+    pub depends_on: Vec<JobId>,
+    /// What happens when one of them comes to a bad end.
+    pub on_parent_failure: OnParentFailure,
     /// Free text for the client's own use.
     pub labels: BTreeMap<String, String>,
     /// What a dead chunk does to the rest; a custom job has no rest, but a request may say it.
@@ -47,6 +51,8 @@ impl Default for SubmitOptions {
             idempotency_key: None,
             priority: 5,
             run_at: None,
+            depends_on: Vec::new(),
+            on_parent_failure: OnParentFailure::default(),
             labels: BTreeMap::new(),
             on_failure: OnFailure::default(),
             owner: "anonymous".to_owned(),
@@ -72,12 +78,17 @@ impl Submission {
     /// The job to store. `now` and `random` make its id.
     pub fn into_new_job(self, now: DateTime<Utc>, random: u64) -> NewJob {
         let Self { job_type, payload, options, unique_key } = self;
-        let asked = json!({
+        let mut asked = json!({
             "priority": options.priority,
             "runAt": options.run_at.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true)),
             "labels": options.labels,
             "onFailure": options.on_failure.as_str(),
         });
+        // Only where there is something to say, so that keys of jobs without parents keep their meaning.
+        if !options.depends_on.is_empty() {
+            asked["dependsOn"] = json!(options.depends_on);
+            asked["onParentFailure"] = json!(options.on_parent_failure);
+        }
         let idempotency = options.idempotency_key.map(|key| {
             let whole = json!({ "jobType": job_type, "payload": canonical(&payload), "options": asked });
             Idempotency { key, request_hash: text_hash(&whole.to_string()) }
@@ -101,6 +112,8 @@ impl Submission {
             on_failure: options.on_failure,
             labels: options.labels,
             run_at: options.run_at,
+            parents: options.depends_on,
+            on_parent_failure: options.on_parent_failure,
             base_path: None,
             chunks: vec![main],
         }

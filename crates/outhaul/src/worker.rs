@@ -98,7 +98,8 @@ impl Worker {
     }
 
     async fn claim(&mut self) -> StoreResult<Round> {
-        let free = self.owned.room(self.settings.concurrency);
+        let room = self.owned.room(self.settings.concurrency);
+        let free = room.min(self.settings.claim_limit.unwrap_or(u32::MAX));
         let wants = if free > 0 { self.wants(free).await? } else { Vec::new() };
         if wants.is_empty() {
             return Ok(Round { more: true, alone: None });

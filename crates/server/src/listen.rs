@@ -1,6 +1,8 @@
 //! Answering connections. Like `axum::serve`, but a client that sends nothing, or its headers a byte at
-//! a time, is hung up on; there is room for so many connections and no more; and one that is idle does
-//! not hold up a stop.
+//! a time, or does not take its answer, is hung up on; there is room for so many connections and no more;
+//! and one that is idle does not hold up a stop.
+
+mod taken;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +16,27 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::taken::Taken;
+
 /// How long to wait after a connection could not be accepted: most likely there are too many.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
 
-/// What clients may take of a server before they have asked for anything.
+/// What clients may take of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// How long a client may take to send the headers of a request: the first from when it connected,
     /// the next from the answer before.
     pub(crate) headers: Duration,
+    /// How long a client may leave an answer untaken. An answer that has nothing to say for longer, such
+    /// as a stream of events, is not cut.
+    pub(crate) taking: Duration,
     /// How many connections may be open; further ones wait until one is closed.
     pub(crate) connections: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { headers: Duration::from_secs(15), connections: 4096 }
+        Self { headers: Duration::from_secs(15), taking: Duration::from_secs(60), connections: 4096 }
     }
 }
 
@@ -74,7 +81,8 @@ async fn talk(stream: TcpStream, router: Router, bounds: Bounds, stop: Cancellat
     // that byte has no limit.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(bounds.headers);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let stream = TokioIo::new(Taken::new(stream, bounds.taking));
+    let connection = builder.serve_connection(stream, TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -91,7 +99,9 @@ async fn talk(stream: TcpStream, router: Router, bounds: Bounds, stop: Cancellat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
     use axum::routing::get;
+    use futures::{StreamExt as _, stream};
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -105,11 +115,15 @@ mod tests {
 
     impl Server {
         async fn start(headers: Duration, connections: usize) -> Self {
+            let router = Router::new().route("/", get(async || "hello"));
+            let taking = Duration::from_secs(600);
+            Self::with(router, Bounds { headers, taking, connections }).await
+        }
+
+        async fn with(router: Router, bounds: Bounds) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let addr = listener.local_addr().unwrap();
             let stop = CancellationToken::new();
-            let router = Router::new().route("/", get(async || "hello"));
-            let bounds = Bounds { headers, connections };
             Self { addr, task: tokio::spawn(answer(listener, router, bounds, stop.clone())), stop }
         }
 
@@ -163,5 +177,61 @@ mod tests {
         let waiting = server.send(b"").await;
         server.stop().await;
         drop((idle, waiting));
+    }
+
+    /// Says something, and ends with `hello` when told to.
+    fn quiet(go_on: &Arc<tokio::sync::Notify>) -> Router {
+        let go_on = go_on.clone();
+        let answer = async move || {
+            let last = async move {
+                go_on.notified().await;
+                "hello"
+            };
+            let parts = stream::once(async { "first " }).chain(stream::once(last));
+            Body::from_stream(parts.map(Ok::<_, std::io::Error>))
+        };
+        Router::new().route("/", get(answer))
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_has_nothing_to_say_for_a_while_is_not_cut() {
+        let go_on = Arc::new(tokio::sync::Notify::new());
+        let brief = Duration::from_millis(50);
+        let bounds = Bounds { headers: brief, taking: brief, connections: 10 };
+        let server = Server::with(quiet(&go_on), bounds).await;
+        let mut open = server.send(ASK).await;
+        let mut seen = Vec::new();
+        while !seen.windows(6).any(|part| part == b"first ") {
+            assert_ne!(open.read_buf(&mut seen).await.unwrap(), 0);
+        }
+        // All limits are over: a client that asks for nothing was hung up on twice since.
+        for _ in 0..2 {
+            let _ = server.send(b"G").await.read_to_end(&mut Vec::new()).await;
+        }
+        go_on.notify_one();
+        while !seen.windows(5).any(|part| part == b"hello") {
+            assert_ne!(open.read_buf(&mut seen).await.unwrap(), 0, "the answer came whole");
+        }
+        server.stop().await;
+    }
+
+    #[tokio::test]
+    async fn who_does_not_take_the_answer_is_hung_up_on() {
+        let over = CancellationToken::new();
+        let guard = Arc::new(std::sync::Mutex::new(Some(over.clone().drop_guard())));
+        let answer = async move || {
+            let guard = guard.lock().unwrap().take();
+            Body::from_stream(stream::repeat_with(move || {
+                let _held = &guard;
+                Ok::<_, std::io::Error>(bytes::Bytes::from_static(&[b'x'; 65536]))
+            }))
+        };
+        let bounds =
+            Bounds { headers: Duration::from_secs(600), taking: Duration::from_millis(50), connections: 10 };
+        let server = Server::with(Router::new().route("/", get(answer)), bounds).await;
+        let never_reads = server.send(ASK).await;
+        over.cancelled().await;
+        drop(never_reads);
+        server.stop().await;
     }
 }

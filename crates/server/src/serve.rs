@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, AppState};
+use crate::api::{self, AppState, Watch};
 use crate::config::Config;
 use crate::listen::{self, Bounds};
 use crate::metrics;
@@ -183,6 +183,8 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
         }));
     }
     if let Some(listener) = listener {
+        let watch = Watch::new(stores.api.clone(), registry.clone(), running.stop.clone());
+        running.tasks.push(tokio::spawn(watch.clone().run()));
         let state = AppState {
             store: stores.api,
             delivery,
@@ -191,6 +193,7 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
             storage,
             limits: config.limits,
             idempotency_required: config.idempotency_required,
+            watch,
             metrics,
         };
         let addr = listener.local_addr().map_err(|error| StartError::Listen(config.listen, error))?;

@@ -42,6 +42,15 @@ pub(crate) fn json(column: &str, text: &str) -> Result<serde_json::Value, StoreE
     })
 }
 
+/// The parameters of a claimed chunk. The claim is made: what cannot be read must fail its own attempt, not
+/// those of the chunks beside it.
+pub(crate) fn readable(job_id: &str, params: &str) -> serde_json::Value {
+    json("job.params", params).unwrap_or_else(|error| {
+        tracing::error!(job_id, %error, "the parameters of job {job_id} cannot be read");
+        serde_json::Value::Null
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

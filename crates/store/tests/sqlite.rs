@@ -64,6 +64,8 @@ fn job(number: u64, chunks: usize) -> NewJob {
         priority: 5,
         on_failure: OnFailure::Stop,
         labels: BTreeMap::from([("team".into(), "a".into())]),
+        parents: Vec::new(),
+        on_parent_failure: Default::default(),
         run_at: None,
         base_path: Some("file:/exports/".into()),
         chunks: (0..chunks)
@@ -229,7 +231,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
         .await
         .unwrap();
     let error = database.open().await.unwrap_err();
-    assert!(matches!(error, StoreError::NewerSchema { found: 9999, known: 2 }), "{error}");
+    assert!(matches!(error, StoreError::NewerSchema { found: 9999, known: 4 }), "{error}");
 }
 
 /// A database that the first version made, with a finished job, a failed one and one that waits.

@@ -5,10 +5,12 @@ mod idle;
 mod lexer;
 pub mod params;
 mod pg_session;
+mod pg_total;
 mod postgres;
 mod sqlite;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -16,6 +18,7 @@ use chrono::NaiveDate;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use outhaul::Failed;
+use outhaul_core::progress::Total;
 
 use crate::settings::{SourceSettings, SourceUrl};
 pub use lexer::Dialect;
@@ -37,8 +40,21 @@ pub struct Query<'a> {
     pub key: &'a str,
     /// The value of `:effective_date`.
     pub effective_date: NaiveDate,
+    /// How to find out how many rows there will be.
+    pub count: Count<'a>,
     /// A name for the session that is the same for whoever holds this budget slot next.
     pub slot: Option<&'a str>,
+}
+
+/// How to find out how many rows a query will have. Whatever comes of it, the rows are read.
+#[derive(Clone, Copy, Debug)]
+pub enum Count<'a> {
+    /// Not at all.
+    No,
+    /// As the source estimates, if it does.
+    Estimate,
+    /// By this query: one row, one whole number.
+    Exact(&'a Template),
 }
 
 /// Fires when the work must end.
@@ -50,7 +66,10 @@ pub trait Sink: Send {
     /// Takes the next bytes. May be dropped half-way when the work must stop.
     async fn write(&mut self, csv: Bytes) -> Result<(), Failed>;
 
-    /// Hears of rows and bytes read so far, at least whenever the source makes us wait.
+    /// Hears how many rows there will be, at most once and before them.
+    fn expect(&mut self, total: Total);
+
+    /// Hears that the query begins (with nothing read yet), and of rows and bytes read so far, at least whenever the source makes us wait.
     fn progress(&mut self, rows: i64, bytes: i64);
 }
 
@@ -86,6 +105,12 @@ impl SourceUrl {
             Self::Sqlite(_) => Dialect::Sqlite,
         }
     }
+}
+
+/// How long counting may take: no longer than the query itself, and not so long that a source which answers
+/// would be taken for stalled.
+fn count_within(settings: &SourceSettings) -> Duration {
+    settings.statement_timeout.min(settings.stall_timeout / 2)
 }
 
 /// CSV on its way to a sink, gathered into batches and counted.

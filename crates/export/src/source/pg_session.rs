@@ -178,6 +178,11 @@ impl Drop for Session {
     }
 }
 
+/// Runs a statement that asks the server for next to nothing.
+pub(super) async fn answer<T>(statement: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    within(ANSWER_WITHIN, statement).await
+}
+
 /// Ends namesakes until none is left. A `false` means that one would not end, or had just gone.
 async fn evict(connection: &mut PgConnection, name: &str, waits: bool) -> sqlx::Result<()> {
     for _ in 0..3 {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::str::FromStr as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul::Failed;
@@ -12,13 +13,14 @@ use outhaul_core::secret::Secret;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
 use super::pg_session::Sessions;
-use super::{Outflow, Query, Sink, Source, StopSignal, does_not_fit, short};
+use super::{Outflow, Query, Sink, Source, StopSignal, count_within, does_not_fit, pg_total, short};
 use crate::settings::SourceSettings;
 
 /// A PostgreSQL database that rows are read from.
 pub struct PostgresSource {
     name: String,
     sessions: Arc<Sessions>,
+    count_within: Duration,
 }
 
 impl fmt::Debug for PostgresSource {
@@ -33,7 +35,11 @@ impl PostgresSource {
         // The parser's own words may quote the URL, and so the password.
         let options = PgConnectOptions::from_str(url.expose())
             .map_err(|_| format!("source `{}`: its URL is not one of PostgreSQL", settings.name))?;
-        Ok(Self { name: settings.name.clone(), sessions: Sessions::new(options, settings.statement_timeout) })
+        Ok(Self {
+            name: settings.name.clone(),
+            sessions: Sessions::new(options, settings.statement_timeout),
+            count_within: count_within(settings),
+        })
     }
 
     fn failed(&self, dataset: &str, error: &sqlx::Error) -> Failed {
@@ -73,7 +79,12 @@ impl Source for PostgresSource {
                 session.map_err(|error| self.failed(query.dataset, &error))?,
         };
         let mut outflow = Outflow::default();
-        match copy_out(session.connection(), &copy, &mut outflow, &mut stop, sink).await {
+        let counted = count(session.connection(), query, self.count_within, &mut stop, sink).await;
+        let copied = match counted {
+            Ok(()) => copy_out(session.connection(), &copy, &mut outflow, &mut stop, sink).await,
+            Err(broken) => Err(broken),
+        };
+        match copied {
             Ok(()) => session.commit().await.map_err(|error| self.failed(query.dataset, &error))?,
             Err(Broken::Source(error @ sqlx::Error::Database(_))) => {
                 session.discard();
@@ -117,6 +128,25 @@ impl From<Failed> for Broken {
     }
 }
 
+/// Tells the sink how many rows there will be, if that can be found out.
+async fn count(
+    connection: &mut PgConnection,
+    query: &Query<'_>,
+    limit: Duration,
+    stop: &mut StopSignal<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(), Broken> {
+    let total = tokio::select! {
+        biased;
+        () = stop => return Err(Failed::Stopped.into()),
+        total = pg_total::total(connection, query, limit) => total.map_err(Broken::Source)?,
+    };
+    if let Some(total) = total {
+        sink.expect(total);
+    }
+    Ok(())
+}
+
 async fn copy_out(
     connection: &mut PgConnection,
     copy: &str,
@@ -124,6 +154,7 @@ async fn copy_out(
     stop: &mut StopSignal<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(), Broken> {
+    sink.progress(0, 0);
     let mut stream = tokio::select! {
         biased;
         () = &mut *stop => return Err(Failed::Stopped.into()),

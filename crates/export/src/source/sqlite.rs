@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use outhaul::Failed;
+use outhaul_core::progress::Total;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{
     AssertSqlSafe, Column as _, ConnectOptions as _, Connection as _, Decode, Executor as _, Row as _,
     SqlSafeStr as _, Statement as _, TypeInfo as _, ValueRef as _,
 };
+use tracing::debug;
 
-use super::{Outflow, Query, Sink, Source, StopSignal, does_not_fit, params, short};
+use super::params::Template;
+use super::{Count, Outflow, Query, Sink, Source, StopSignal, count_within, does_not_fit, params, short};
 use crate::format::csv::Csv;
 use crate::format::float;
 use crate::settings::SourceSettings;
@@ -32,6 +35,7 @@ pub struct SqliteSource {
     name: String,
     path: PathBuf,
     statement_timeout: Duration,
+    count_within: Duration,
 }
 
 impl SqliteSource {
@@ -41,6 +45,7 @@ impl SqliteSource {
             name: settings.name.clone(),
             path: path.to_owned(),
             statement_timeout: settings.statement_timeout,
+            count_within: count_within(settings),
         }
     }
 
@@ -80,6 +85,26 @@ impl Source for SqliteSource {
         sink: &mut dyn Sink,
     ) -> Result<i64, Failed> {
         let mut connection = self.open().await.map_err(|error| self.failed(query.dataset, &error))?;
+        if let Count::Exact(template) = query.count {
+            let counted = tokio::select! {
+                biased;
+                () = &mut stop => Err(Failed::Stopped),
+                counted = self.count(&mut connection, template, query) => Ok(counted),
+            };
+            match counted {
+                Ok(Ok(total)) => sink.expect(Total::Exact(total)),
+                Ok(Err(cause)) => {
+                    let dataset = query.dataset;
+                    debug!(dataset, cause, "dataset {dataset}: how many rows there are is not known");
+                }
+                Err(stopped) => {
+                    // Its query ended with its watch, so that this does not wait for it.
+                    drop(connection.close().await);
+                    return Err(stopped);
+                }
+            }
+        }
+        sink.progress(0, 0);
         let watch = Watch::over(&mut connection, self.statement_timeout)
             .await
             .map_err(|error| self.failed(query.dataset, &error))?;
@@ -120,6 +145,29 @@ impl Source for SqliteSource {
 }
 
 impl SqliteSource {
+    /// Counts the rows; the error is a short cause for the log.
+    async fn count(
+        &self,
+        connection: &mut SqliteConnection,
+        template: &Template,
+        query: &Query<'_>,
+    ) -> Result<i64, String> {
+        let words = |error: sqlx::Error| short(&error.to_string());
+        let date = params::iso(query.effective_date).map_err(|error| error.to_string())?;
+        let _watch = Watch::over(connection, self.count_within).await.map_err(words)?;
+        // Two rows are enough to know that there are too many.
+        let sql = format!("select * from (\n{}\n) limit 2", template.with_numbers());
+        let ask = sqlx::query(AssertSqlSafe(sql)).bind(query.key.to_owned()).bind(date);
+        let rows = ask.fetch_all(connection).await.map_err(words)?;
+        match rows.as_slice() {
+            [row] if row.columns().len() == 1 => match row.try_get(0).map_err(words)? {
+                Some(count @ 0..) => Ok(count),
+                _ => Err("the count is not a number of rows".to_owned()),
+            },
+            _ => Err("the answer is not one row with one column".to_owned()),
+        }
+    }
+
     async fn read(
         &self,
         connection: &mut SqliteConnection,

@@ -8,18 +8,21 @@ use bytes::Bytes;
 use chrono::NaiveDate;
 use futures::FutureExt as _;
 use outhaul::Failed;
+use outhaul_core::progress::Total;
 use outhaul_core::secret::Secret;
 use outhaul_export::settings::{SourceSettings, SourceUrl};
 use outhaul_export::source::params::Template;
-use outhaul_export::source::{Dialect, Query, Sink, Source, StopSignal};
+use outhaul_export::source::{Count, Dialect, Query, Sink, Source, StopSignal};
 use tokio::sync::oneshot;
 
-/// Keeps what it gets; says when the first progress came.
+/// Keeps what it gets; says when it was first waited for the query.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) csv: Vec<u8>,
     pub(crate) largest: usize,
     pub(crate) moved: (i64, i64),
+    pub(crate) total: Option<Total>,
+    pub(crate) begun: bool,
     pub(crate) first: Option<oneshot::Sender<()>>,
     pub(crate) fail: bool,
 }
@@ -35,8 +38,18 @@ impl Sink for Kept {
         Ok(())
     }
 
+    fn expect(&mut self, total: Total) {
+        assert!(!self.begun && self.total.is_none(), "once, and before the rows");
+        self.total = Some(total);
+    }
+
     fn progress(&mut self, rows: i64, bytes: i64) {
+        assert!(rows >= self.moved.0 && bytes >= self.moved.1, "never backwards");
         self.moved = (rows, bytes);
+        if !std::mem::replace(&mut self.begun, true) {
+            assert_eq!((rows, bytes), (0, 0), "the query begins");
+            return;
+        }
         if let Some(first) = self.first.take() {
             let _ = first.send(());
         }
@@ -78,11 +91,22 @@ pub(crate) async fn export(
     slot: Option<&str>,
 ) -> Result<(String, i64), Failed> {
     let template = Template::parse(sql, dialect).unwrap();
-    let query = Query { dataset: "positions", template: &template, key, effective_date: date(), slot };
+    let kept = counted(source, &Query { key, slot, ..query(&template) }).await?;
+    assert_eq!(kept.total, None, "it was not asked for");
+    Ok((String::from_utf8(kept.csv).unwrap(), kept.moved.0))
+}
+
+/// Runs a query to its end.
+pub(crate) async fn counted(source: &dyn Source, query: &Query<'_>) -> Result<Kept, Failed> {
     let mut kept = Kept::default();
-    let rows = source.stream(&query, never(), &mut kept).await?;
+    let rows = source.stream(query, never(), &mut kept).await?;
     assert_eq!(kept.moved, (rows, kept.csv.len() as i64), "the last progress is the whole");
-    Ok((String::from_utf8(kept.csv).unwrap(), rows))
+    Ok(kept)
+}
+
+/// A query without anything special.
+pub(crate) fn query(template: &Template) -> Query<'_> {
+    Query { dataset: "positions", template, key: "k", effective_date: date(), count: Count::No, slot: None }
 }
 
 /// Keys that would change a careless query's meaning.

@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
+mod pg_total;
 mod postgres;
 mod sqlite;

@@ -9,7 +9,7 @@ use outhaul::Failed;
 use outhaul_export::format::csv::Csv;
 use outhaul_export::format::float::float8;
 use outhaul_export::source::params::{Template, text_literal};
-use outhaul_export::source::{Dialect, PostgresSource, Query, Source as _};
+use outhaul_export::source::{Count, Dialect, PostgresSource, Query, Source as _};
 use outhaul_testkit::servers::PrivatePostgres;
 use outhaul_testkit::test_db::TestDb;
 use proptest::prelude::*;
@@ -294,8 +294,14 @@ async fn a_stop_ends_the_query_on_the_server() {
         let (first, begun) = oneshot::channel();
         let mut kept = Kept { first: Some(first), ..Kept::default() };
         let template = Template::parse(sql, Dialect::Postgres).unwrap();
-        let query =
-            Query { dataset: "d", template: &template, key: "k", effective_date: date(), slot: Some(slot) };
+        let query = Query {
+            dataset: "d",
+            template: &template,
+            key: "k",
+            effective_date: date(),
+            count: Count::No,
+            slot: Some(slot),
+        };
         let stop = begun.map(drop).boxed();
         assert_eq!(source.stream(&query, stop, &mut kept).await, Err(Failed::Stopped));
         until_none(&mut admin, slot).await;
@@ -307,8 +313,14 @@ async fn a_dropped_stream_and_a_full_sink_end_the_query_too() {
     let (db, mut admin) = database().await;
     let source = source(db.url());
     let template = Template::parse(SLOW, Dialect::Postgres).unwrap();
-    let query =
-        Query { dataset: "d", template: &template, key: "k", effective_date: date(), slot: Some("dropped") };
+    let query = Query {
+        dataset: "d",
+        template: &template,
+        key: "k",
+        effective_date: date(),
+        count: Count::No,
+        slot: Some("dropped"),
+    };
     let (first, begun) = oneshot::channel();
     let mut kept = Kept { first: Some(first), ..Kept::default() };
     tokio::select! {
@@ -347,8 +359,14 @@ async fn connections_are_kept_by_slot_and_the_next_holder_ends_what_is_left() {
 
     // Also when the predecessor is in the middle of a query.
     let template = Template::parse(SLOW, Dialect::Postgres).unwrap();
-    let query =
-        Query { dataset: "d", template: &template, key: "k", effective_date: date(), slot: Some(slot) };
+    let query = Query {
+        dataset: "d",
+        template: &template,
+        key: "k",
+        effective_date: date(),
+        count: Count::No,
+        slot: Some(slot),
+    };
     let (sender, begun) = oneshot::channel();
     let mut kept = Kept { first: Some(sender), ..Kept::default() };
     let (stale, fresh) = tokio::join!(one.stream(&query, never(), &mut kept), async {

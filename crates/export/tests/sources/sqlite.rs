@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::common::{HOSTILE, Kept, date, export, sqlite};
+use crate::common::{HOSTILE, Kept, counted, export, never, query, sqlite};
 use futures::FutureExt as _;
 use outhaul::Failed;
+use outhaul_core::progress::Total;
 use outhaul_export::format::csv::Csv;
 use outhaul_export::source::params::Template;
-use outhaul_export::source::{Dialect, Query, Source as _, SqliteSource};
+use outhaul_export::source::{Count, Dialect, Query, Source as _, SqliteSource};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
@@ -123,8 +124,56 @@ async fn a_stop_ends_the_query() {
     let (first, begun) = oneshot::channel();
     let mut kept = Kept { first: Some(first), ..Kept::default() };
     let template = Template::parse(BUSY, Dialect::Sqlite).unwrap();
-    let query = Query { dataset: "d", template: &template, key: "k", effective_date: date(), slot: None };
-    let stopped = source.stream(&query, begun.map(drop).boxed(), &mut kept).await;
+    let stopped = source.stream(&query(&template), begun.map(drop).boxed(), &mut kept).await;
     assert_eq!(stopped, Err(Failed::Stopped));
+    admin.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn rows_are_counted_and_a_count_that_fails_costs_nothing_but_itself() {
+    let (_folder, source, _admin) =
+        database("create table t (k, d); insert into t values ('a', '2025-02-15'), ('a', '2025-02-15')")
+            .await;
+    let rows = Template::parse("select k from t", Dialect::Sqlite).unwrap();
+    for (sql, total) in [
+        ("select count(*) from t where k = :key and d = :effective_date; -- all", Some(Total::Exact(2))),
+        ("with c(n) as (values (7)) select n from c", Some(Total::Exact(7))),
+        ("select 0", Some(Total::Exact(0))),
+        ("select -1", None),
+        ("select null", None),
+        ("select 'many'", None),
+        ("select 1.5", None),
+        ("select 1, 2", None),
+        ("select k from t", None),
+        ("select 1 where false", None),
+        ("select count(*) from nowhere", None),
+        ("select abs(-9223372036854775808)", None),
+        ("insert into t values (1, 2) returning 1", None),
+    ] {
+        let count = Template::parse(sql, Dialect::Sqlite).unwrap();
+        let query = Query { key: "a", count: Count::Exact(&count), ..query(&rows) };
+        let kept = counted(&source, &query).await.unwrap();
+        assert_eq!((kept.total, kept.moved.0), (total, 2), "{sql}");
+    }
+    let kept = counted(&source, &Query { count: Count::Estimate, ..query(&rows) }).await.unwrap();
+    assert_eq!((kept.total, kept.moved.0), (None, 2), "SQLite does not estimate");
+}
+
+#[tokio::test]
+async fn a_count_without_end_is_given_up_or_stopped() {
+    let (folder, source, admin) = database("create table t (n); insert into t values (1)").await;
+    let (rows, busy) = (Template::parse("select n from t", Dialect::Sqlite).unwrap(), BUSY);
+    let count = Template::parse(busy, Dialect::Sqlite).unwrap();
+    let query = Query { count: Count::Exact(&count), ..query(&rows) };
+    let path = folder.path().join("source.db");
+    let mut settings = sqlite(path.clone());
+    settings.stall_timeout = Duration::from_millis(20);
+    let kept = counted(&SqliteSource::new(&settings, &path), &query).await.unwrap();
+    assert_eq!((kept.total, kept.moved.0), (None, 1), "the rows come all the same");
+
+    let (mut kept, stop) = (Kept::default(), futures::future::ready(()));
+    assert_eq!(source.stream(&query, stop.boxed(), &mut kept).await, Err(Failed::Stopped));
+    let dropped = tokio::time::timeout(Duration::from_millis(20), source.stream(&query, never(), &mut kept));
+    assert!(dropped.await.is_err() && !kept.begun, "still counting");
     admin.close().await.unwrap();
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use outhaul_core::id::JobId;
+use outhaul_core::progress::Total;
 use outhaul_core::step::name_problem;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -158,10 +159,15 @@ impl Context {
         format!("{}/{name}", self.job_id())
     }
 
-    /// Says how far the job is; in the worker's log, at `debug`.
+    /// Says how far the job is, in whatever it counts. Clients see `done / total` as the job's `progress`,
+    /// about a second later; it never goes back and is 1 only when the job is done. A `total` of 0 stands
+    /// for one that is not known.
     pub fn progress(&self, done: u64, total: u64) {
-        let rows = i64::try_from(done).unwrap_or(i64::MAX);
-        self.chunk.progress(rows, 0);
+        let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        if total > 0 {
+            self.chunk.expect(Total::Exact(count(total)));
+        }
+        self.chunk.progress(count(done), 0);
         debug!(job_id = %self.job_id(), done, total, "job {}: {done} of {total}", self.job_id());
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
-use outhaul_core::step::MAX_RESULT_BYTES;
+use outhaul_core::step::result_problem;
 use serde_json::Value;
 use tokio::task::JoinError;
 use tracing::{Instrument, Span};
@@ -108,9 +108,8 @@ fn outcome<T: serde::Serialize>(answer: Result<T, JobError>) -> Result<Outcome, 
         Ok(text) => text,
         Err(error) => return JobError::fatal(format!("its result is no JSON: {error}")).into_outcome(),
     };
-    if text.len() > MAX_RESULT_BYTES {
-        let text = format!("its result has {} bytes of JSON, {MAX_RESULT_BYTES} are allowed", text.len());
-        return Err(Failed::Retryable(text.into()));
+    if let Some(problem) = result_problem(&text) {
+        return Err(Failed::Retryable(problem.into()));
     }
     let result = (text != "null").then_some(text);
     Ok(Outcome::Done { file: None, reason: String::new(), result })

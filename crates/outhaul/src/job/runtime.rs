@@ -4,12 +4,14 @@
 
 use std::fmt;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
 use outhaul_core::id::JobId;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
 use tracing::{error, info};
 
@@ -30,6 +32,7 @@ pub(crate) struct JobRuntime {
     stuck: watch::Sender<usize>,
     running: watch::Sender<usize>,
     turner: AbortHandle,
+    wakes: mpsc::UnboundedSender<Waker>,
 }
 
 impl JobRuntime {
@@ -43,7 +46,14 @@ impl JobRuntime {
             .build()?;
         let (stuck, running) = (watch::channel(0).0, watch::channel(0).0);
         let turner = tokio::spawn(turn(running.subscribe(), runtime.handle().clone())).abort_handle();
-        Ok(Arc::new(Self { limit: (threads / 2).max(1), runtime: Some(runtime), stuck, running, turner }))
+        let (wakes, mut asked) = mpsc::unbounded_channel::<Waker>();
+        tokio::spawn(async move {
+            while let Some(waker) = asked.recv().await {
+                waker.wake();
+            }
+        });
+        let limit = (threads / 2).max(1);
+        Ok(Arc::new(Self { limit, runtime: Some(runtime), stuck, running, turner, wakes }))
     }
 
     /// Waits until so many jobs are stuck that the process should be started anew; returns how many.
@@ -102,6 +112,37 @@ impl Drop for Running {
     }
 }
 
+/// A job that is woken by the engine's threads only. A wake-up on a job thread would put it into the one
+/// place from which no other thread can take it (tokio's LIFO slot), and if that thread is then blocked by
+/// another job, it would never run.
+struct WokenFromOutside<F> {
+    work: Pin<Box<F>>,
+    wakes: mpsc::UnboundedSender<Waker>,
+}
+
+impl<F: Future> Future for WokenFromOutside<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<F::Output> {
+        let relay = Relay { task: context.waker().clone(), wakes: self.wakes.clone() };
+        let waker = Waker::from(Arc::new(relay));
+        self.work.as_mut().poll(&mut task::Context::from_waker(&waker))
+    }
+}
+
+struct Relay {
+    task: Waker,
+    wakes: mpsc::UnboundedSender<Waker>,
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        if let Err(mpsc::error::SendError(task)) = self.wakes.send(self.task.clone()) {
+            task.wake();
+        }
+    }
+}
+
 /// An attempt on its own task. Dropped before its end it is aborted, and watched until it lets go.
 pub(crate) struct Attempt<T: Send + 'static> {
     task: Option<JoinHandle<T>>,
@@ -118,12 +159,15 @@ impl<T: Send + 'static> Attempt<T> {
         attempt: impl Future<Output = T> + Send + 'static,
     ) -> Self {
         let engine = Handle::current();
-        let task = match runtime.and_then(|jobs| Some((jobs.runtime.as_ref()?, Running::new(&jobs.running))))
-        {
-            Some((runtime, running)) => runtime.spawn(async move {
-                let _running = running;
-                attempt.await
-            }),
+        let task = match runtime.and_then(|jobs| Some((jobs.runtime.as_ref()?, jobs))) {
+            Some((runtime, jobs)) => {
+                let (running, wakes) = (Running::new(&jobs.running), jobs.wakes.clone());
+                let work = async move {
+                    let _running = running;
+                    attempt.await
+                };
+                runtime.spawn(WokenFromOutside { work: Box::pin(work), wakes })
+            }
             None => engine.spawn(attempt),
         };
         Self { task: Some(task), stuck: runtime.map(|jobs| jobs.stuck.clone()), engine, who }
@@ -171,5 +215,37 @@ fn count(stuck: Option<&watch::Sender<usize>>, change: impl FnOnce(&mut usize)) 
     if let Some(stuck) = stuck {
         stuck.send_modify(change);
         metrics::gauge!("outhaul_handlers_stuck").set(*stuck.borrow() as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outhaul_core::clock;
+    use tokio::sync::oneshot;
+
+    fn who() -> Who {
+        Who { job_id: JobId::new(clock::now(), 1), job_type: "TEST".to_owned() }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_job_runs_although_the_one_that_woke_it_blocks() {
+        let jobs = JobRuntime::start(4).unwrap();
+        let (ready, is_ready) = oneshot::channel();
+        let (tell, told) = oneshot::channel();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let mut waits = Attempt::start(Some(&jobs), who(), async move {
+            let _ = ready.send(());
+            told.await.is_ok()
+        });
+        is_ready.await.unwrap();
+        let mut blocks = Attempt::start(Some(&jobs), who(), async move {
+            let _ = tell.send(());
+            held.recv().is_ok()
+        });
+        let ended = tokio::time::timeout(Duration::from_secs(60), waits.ended()).await;
+        assert!(ended.expect("it runs on another thread").unwrap());
+        release.send(()).unwrap();
+        assert!(blocks.ended().await.unwrap());
     }
 }

@@ -1,6 +1,6 @@
 //! `ctx.transaction`: a job's own SQL and the record of its step commit together, or neither does.
 
-use outhaul_core::step::MAX_RESULT_BYTES;
+use outhaul_core::step::result_problem;
 use outhaul_core::store::StoreError;
 use outhaul_store::postgres::{PostgresStore, Transacted, TransactionError};
 use serde::Serialize;
@@ -74,9 +74,8 @@ impl Context {
 
 fn with_text<T: Serialize>(value: T) -> Result<(T, String), JobError> {
     let text = to_json(&value)?;
-    if text.len() > MAX_RESULT_BYTES {
-        let text = format!("its result has {} bytes of JSON, {MAX_RESULT_BYTES} are allowed", text.len());
-        return Err(JobError::retryable(text));
+    match result_problem(&text) {
+        Some(problem) => Err(JobError::retryable(problem)),
+        None => Ok((value, text)),
     }
-    Ok((value, text))
 }

@@ -6,6 +6,7 @@ mod delivery;
 mod fake;
 mod jobs;
 mod leases;
+mod progress;
 mod recording;
 mod running;
 mod sqlite;

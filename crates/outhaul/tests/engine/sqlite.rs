@@ -46,6 +46,8 @@ async fn submit(store: &Arc<dyn Store>, on_failure: OnFailure, keys: &[String]) 
         on_failure,
         labels: Default::default(),
         run_at: None,
+        parents: Vec::new(),
+        on_parent_failure: Default::default(),
         base_path: None,
         chunks: keys.iter().map(chunk).collect(),
     };

@@ -73,6 +73,8 @@ impl CustomJob {
             idempotency_key: options.idempotency_key,
             priority: options.priority,
             run_at: options.run_at,
+            depends_on: options.depends_on,
+            on_parent_failure: options.on_parent_failure,
             labels: options.labels,
             on_failure: options.on_failure,
             owner: owner.to_owned(),

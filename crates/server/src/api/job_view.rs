@@ -81,16 +81,18 @@ pub(super) struct JobView {
     /// Files that were there already.
     #[schema(minimum = 0)]
     pub files_reused: i64,
-    /// Rows in its files.
+    /// Rows in its files, and so far in those that are being made.
     #[schema(minimum = 0)]
     pub rows: i64,
-    /// Size of its files.
+    /// Size of its files, with what is written so far of those that are being made.
     #[schema(minimum = 0)]
     pub bytes: i64,
-    /// The settled part of the whole.
+    /// The part of the whole that is behind it, with what runs counted as far as it is known; 1 only
+    /// when every chunk is settled.
     #[schema(minimum = 0, maximum = 1)]
     pub progress: f64,
-    /// Guess of the time that is left; null while nothing is known and when it is finished.
+    /// Guess of the time that is left, if the rest goes as fast as `progress` went since the start; null
+    /// while nothing is known and when it is finished.
     #[schema(required, minimum = 0)]
     pub eta_seconds: Option<i64>,
     /// Where its files are.
@@ -142,9 +144,10 @@ impl JobView {
             cancelled: counts.cancelled,
             files_generated: if is_export { (counts.done - counts.reused).max(0) } else { 0 },
             files_reused: counts.reused,
-            rows: counts.rows,
-            bytes: counts.bytes,
-            progress: counts.progress(),
+            // What a custom job counts are no rows of a file.
+            rows: counts.rows + if is_export { job.moving.rows } else { 0 },
+            bytes: counts.bytes + if is_export { job.moving.bytes } else { 0 },
+            progress: counts.progress(&job.moving),
             s3_base_path: job.base_path,
             error_message: job.error_message,
             result: job.result,
@@ -167,9 +170,9 @@ impl JobView {
     }
 }
 
-/// The time that is left if the rest goes as fast as what is settled.
+/// The time that is left if the rest goes as fast as what is behind it.
 fn eta_seconds(job: &Job, now: DateTime<Utc>) -> Option<i64> {
-    let progress = job.counts.progress();
+    let progress = job.counts.progress(&job.moving);
     let elapsed = (now - job.started_at?).to_std().ok()?.as_secs_f64();
     let known = !job.status.is_final() && progress > 0.0;
     known.then(|| (elapsed * (1.0 - progress) / progress).ceil() as i64)
@@ -179,14 +182,19 @@ fn json(view: &JobView) -> Vec<u8> {
     serde_json::to_vec(view).expect("a job is text, numbers and times")
 }
 
+/// A job as JSON on one line, and a weak tag that changes with everything but the guess: that changes
+/// with every look, and alone it is no news.
+pub(super) fn rendered(job: Job, steps: Vec<StepView>, now: DateTime<Utc>) -> (Vec<u8>, String) {
+    let mut view = JobView::new(job, now).with_steps(steps);
+    let body = json(&view);
+    view.eta_seconds = None;
+    (body, etag::weak(&json(&view)))
+}
+
 /// Answers `GET`: 200, or 304 when the client has it already.
 pub(super) fn shown(headers: &HeaderMap, job: Job, steps: Vec<StepView>, now: DateTime<Utc>) -> Response {
     let finished = job.status.is_final();
-    let mut view = JobView::new(job, now).with_steps(steps);
-    let body = json(&view);
-    // The guess changes with every look; it alone is no news, which is why the tag is a weak one.
-    view.eta_seconds = None;
-    let tag = etag::weak(&json(&view));
+    let (body, tag) = rendered(job, steps, now);
     let mut response = if etag::has(headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
@@ -225,6 +233,7 @@ pub(super) mod tests {
             base_path: Some("s3://bucket/exports/".into()),
             error_message: None,
             result: None,
+            moving: outhaul_core::progress::Moving::default(),
             counts: Counts {
                 total: 4,
                 running: 1,

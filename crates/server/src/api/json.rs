@@ -8,11 +8,14 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
+use outhaul_core::json::RESERVED;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::problem::{FieldError, Problem};
 
+/// The longest part of a member's name that is shown back.
+const MAX_NAME_CHARS: usize = 128;
 /// The most repeated members that are listed.
 const MAX_TWICE: usize = 100;
 /// Once their pointers have more bytes than this, no further one is listed.
@@ -179,6 +182,10 @@ impl<'de> Visitor<'de> for Place<'_> {
                 }
                 self.twice.borrow_mut().push(FieldError::new(place.pointer(), "is there more than once"));
             }
+            if key.starts_with(RESERVED) && self.twice.borrow().len() < MAX_TWICE {
+                let message = format!("names that begin with `{RESERVED}` are reserved");
+                self.twice.borrow_mut().push(FieldError::new(place.pointer(), message));
+            }
             let value = map.next_value_seed(place)?;
             members.insert(key, value);
         }
@@ -186,9 +193,11 @@ impl<'de> Visitor<'de> for Place<'_> {
     }
 }
 
-/// The pointer to a member, escaped as RFC 6901 says.
+/// The pointer to a member, escaped as RFC 6901 says; a name that is longer than any of ours is cut.
 pub(super) fn child(pointer: &str, key: &str) -> String {
-    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+    let shown: String = key.chars().take(MAX_NAME_CHARS).collect();
+    let cut = if shown.len() < key.len() { "…" } else { "" };
+    format!("{pointer}/{}{cut}", shown.replace('~', "~0").replace('/', "~1"))
 }
 
 /// What a JSON value is, for messages.
@@ -244,6 +253,20 @@ mod tests {
             assert!(format!("{problem:?}").contains("line"), "{problem:?}");
         }
         assert!(parse(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn what_the_library_would_read_as_something_else_is_refused() {
+        let sent = br#"{"payload": {"a": [{"\u0024serde_json::private::RawValue": "[1]"}]}}"#;
+        let refused = parse(sent).unwrap_err();
+        let shown = format!("{refused:?}");
+        assert!(shown.contains("/payload/a/0/$serde_json") && shown.contains("reserved"), "{shown}");
+    }
+
+    #[test]
+    fn a_long_name_is_not_sent_back_whole() {
+        assert!(child("", &"x".repeat(1_000_000)).len() < 200);
+        assert_eq!(child("/a", &"x".repeat(128)).len(), 131);
     }
 
     #[test]

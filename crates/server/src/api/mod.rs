@@ -7,6 +7,7 @@ mod datasets;
 mod dead_letters;
 mod docs;
 mod etag;
+mod events;
 mod export_request;
 mod files;
 mod guard;
@@ -19,6 +20,7 @@ mod openapi;
 mod options;
 mod page;
 mod path;
+mod priority;
 mod problem;
 mod query;
 mod queues;
@@ -30,6 +32,7 @@ mod submit_view;
 #[cfg(test)]
 mod tests;
 mod traceparent;
+mod watch;
 mod workers;
 
 use std::sync::Arc;
@@ -48,6 +51,7 @@ use utoipa_axum::routes;
 
 use crate::config::Limits;
 use problem::Problem;
+pub use watch::Watch;
 
 /// What the handlers work with. Cheap to clone.
 #[derive(Clone)]
@@ -66,6 +70,8 @@ pub struct AppState {
     pub limits: Limits,
     /// Whether every submission must carry a key.
     pub idempotency_required: bool,
+    /// Looks at the jobs that clients watch.
+    pub watch: Watch,
     /// What this process has counted.
     pub metrics: Option<PrometheusHandle>,
 }
@@ -91,6 +97,8 @@ fn described() -> OpenApiRouter<AppState> {
         .routes(routes!(jobs::get))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::retry))
+        .routes(routes!(priority::prioritise))
+        .routes(routes!(events::watch))
         .routes(routes!(chunks::list))
         .routes(routes!(history::list))
         .routes(routes!(files::list))

@@ -1,13 +1,15 @@
 //! What every submission may say whatever its shape: key, priority, time, labels, failure policy.
 //! Every problem is collected, so that a client sees all of them at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::{HeaderMap, HeaderName};
 use chrono::{DateTime, SecondsFormat, Utc};
-use outhaul_core::job::OnFailure;
+use outhaul_core::id::JobId;
+use outhaul_core::job::{OnFailure, OnParentFailure};
 use serde_json::{Map, Value, json};
 
+use super::dead_letters::read_job_id;
 use super::json::{check_text, child, kind};
 use super::problem::FieldError;
 use super::query::read_time;
@@ -15,10 +17,13 @@ use super::query::read_time;
 /// The header that may carry the key.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The members of a submission that are read here.
-pub(super) const MEMBERS: [&str; 5] = ["idempotencyKey", "priority", "runAt", "labels", "onFailure"];
+pub(super) const MEMBERS: [&str; 7] =
+    ["idempotencyKey", "priority", "runAt", "dependsOn", "onParentFailure", "labels", "onFailure"];
 
 const DEFAULT_PRIORITY: u8 = 5;
 const MAX_KEY: usize = 255;
+/// The most jobs that one may wait for.
+pub(super) const MAX_PARENTS: usize = 100;
 /// The most labels a job may have.
 pub(super) const MAX_LABELS: usize = 32;
 /// The longest name of a label, in characters.
@@ -35,6 +40,10 @@ pub(super) struct Options {
     pub priority: u8,
     /// Not before this moment.
     pub run_at: Option<DateTime<Utc>>,
+    /// The jobs that must end before this one may start; each once.
+    pub depends_on: Vec<JobId>,
+    /// What happens when one of them comes to a bad end.
+    pub on_parent_failure: OnParentFailure,
     /// The client's own notes.
     pub labels: BTreeMap<String, String>,
     /// What a dead chunk does to the rest.
@@ -53,6 +62,8 @@ impl Options {
             idempotency_key: read_key(body.get("idempotencyKey"), headers, key_required, errors),
             priority: read(body, "priority", errors, read_priority).unwrap_or(DEFAULT_PRIORITY),
             run_at: read(body, "runAt", errors, |value| read_time(text(value)?)),
+            depends_on: body.get("dependsOn").map_or_else(Vec::new, |value| read_parents(value, errors)),
+            on_parent_failure: read(body, "onParentFailure", errors, read_policy).unwrap_or_default(),
             labels: body.get("labels").map_or_else(BTreeMap::new, |value| read_labels(value, errors)),
             on_failure: read(body, "onFailure", errors, |value| {
                 OnFailure::parse(text(value)?).ok_or_else(|| "must be `stop` or `continue`".to_owned())
@@ -63,12 +74,18 @@ impl Options {
 
     /// The options that make two requests the same, in one spelling; the key itself is not one.
     pub(super) fn canonical(&self) -> Value {
-        json!({
+        let mut canonical = json!({
             "priority": self.priority,
             "runAt": self.run_at.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true)),
             "labels": self.labels,
             "onFailure": self.on_failure.as_str(),
-        })
+        });
+        // Only where there is something to say, so that keys of jobs without parents keep their meaning.
+        if !self.depends_on.is_empty() {
+            canonical["dependsOn"] = json!(self.depends_on);
+            canonical["onParentFailure"] = json!(self.on_parent_failure);
+        }
+        canonical
     }
 }
 
@@ -92,7 +109,32 @@ pub(super) fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| format!("must be text, not {}", kind(value)))
 }
 
-fn read_priority(value: &Value) -> Result<u8, String> {
+fn read_policy(value: &Value) -> Result<OnParentFailure, String> {
+    OnParentFailure::parse(text(value)?).ok_or_else(|| "must be `hold`, `cancel`, `run` or `fail`".to_owned())
+}
+
+/// The parents in the order of their ids, each once: what was meant is a set.
+fn read_parents(value: &Value, errors: &mut Vec<FieldError>) -> Vec<JobId> {
+    let Value::Array(parents) = value else {
+        errors.push(FieldError::new("/dependsOn", format!("must be a list of job ids, not {}", kind(value))));
+        return Vec::new();
+    };
+    if parents.len() > MAX_PARENTS {
+        errors.push(FieldError::new("/dependsOn", format!("may name at most {MAX_PARENTS} jobs")));
+        return Vec::new();
+    }
+    let mut read = BTreeSet::new();
+    for (place, parent) in parents.iter().enumerate() {
+        match text(parent).and_then(read_job_id) {
+            Ok(job_id) => drop(read.insert(job_id)),
+            Err(message) => errors.push(FieldError::new(format!("/dependsOn/{place}"), message)),
+        }
+    }
+    read.into_iter().collect()
+}
+
+/// A priority.
+pub(super) fn read_priority(value: &Value) -> Result<u8, String> {
     // JSON does not tell 5 from 5.0.
     let number = value.as_f64().filter(|number| number.fract() == 0.0 && (0.0..=9.0).contains(number));
     number.map(|number| number as u8).ok_or_else(|| "must be a whole number from 0 to 9".to_owned())
@@ -240,6 +282,21 @@ mod tests {
         for key in [json!(1), json!(null), json!("a\u{0}"), json!("a\n"), json!("é"), json!("x".repeat(256))]
         {
             assert_eq!(read_all(json!({"idempotencyKey": key}), &[], false).1, ["/idempotencyKey"]);
+        }
+    }
+
+    #[test]
+    fn parents_are_a_set_and_each_bad_one_is_pointed_at() {
+        let (one, two) = ("J20260102_0123456789ABC", "J20260102_0123456789ABD");
+        let canonical = |body: Value| read_all(body, &[], false).0.canonical();
+        let asked = json!({"dependsOn": [two, one, two], "onParentFailure": "hold"});
+        assert_eq!(canonical(asked), canonical(json!({"dependsOn": [one, two]})));
+        assert_eq!(canonical(json!({"dependsOn": []})), canonical(json!({})), "no parents, no difference");
+        assert_ne!(canonical(json!({"dependsOn": [one]})), canonical(json!({})));
+        let wrong = json!({"dependsOn": [one, "x", 5], "onParentFailure": "wait"});
+        assert_eq!(read_all(wrong, &[], false).1, ["/dependsOn/1", "/dependsOn/2", "/onParentFailure"]);
+        for wrong in [json!(one), json!(null), json!(vec![one; 101])] {
+            assert_eq!(read_all(json!({"dependsOn": wrong}), &[], false).1, ["/dependsOn"]);
         }
     }
 

@@ -170,7 +170,13 @@ fn read_limit(value: &Value) -> Result<u32, String> {
     number.map(|number| number as u32).ok_or_else(|| format!("must be a whole number from 1 to {MAX_LIMIT}"))
 }
 
-fn refuse_unknown(pointer: &str, members: &Map<String, Value>, known: &[&str], errors: &mut Vec<FieldError>) {
+/// Points at every member that nobody knows.
+pub(super) fn refuse_unknown(
+    pointer: &str,
+    members: &Map<String, Value>,
+    known: &[&str],
+    errors: &mut Vec<FieldError>,
+) {
     let unknown = members.keys().filter(|name| !known.contains(&name.as_str()));
     for name in unknown.take(ENOUGH_ERRORS) {
         errors.push(FieldError::new(child(pointer, name), "there is no such field"));

@@ -2,10 +2,11 @@
 //! whatever else was recorded. Results of steps are the job's own business and are not shown.
 
 use chrono::{DateTime, Utc};
-use outhaul::StepSpec;
+use outhaul::{Registry, StepSpec};
 use outhaul_core::dead_letter::DeadLetterFilter;
 use outhaul_core::job::{Job, JobStatus};
 use outhaul_core::step::{StepRow, name_problem};
+use outhaul_core::store::{Store, StoreResult};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -27,9 +28,9 @@ pub(super) struct StepView {
     pub completed_at: Option<DateTime<Utc>>,
 }
 
-/// What is known of a job's steps.
-#[derive(Default)]
-struct Known {
+/// What is known of a job's steps. It changes only with the job's version.
+#[derive(Clone, Default)]
+pub(super) struct Known {
     /// What its type announces.
     announced: Vec<StepSpec>,
     /// What is finished.
@@ -40,27 +41,33 @@ struct Known {
 
 /// The steps of a job; exports have none, and cost nothing here.
 pub(super) async fn of(state: &AppState, job: &Job) -> Result<Vec<StepView>, Problem> {
-    if job.dataset.is_some() {
-        return Ok(Vec::new());
-    }
-    let mut known = Known::default();
-    if let Some(handler) = state.registry.get(&job.job_type) {
-        known.announced = handler.steps();
-    }
-    // Before anything has started there can be nothing to find.
-    if job.status != JobStatus::Submitted {
-        known.recorded = state.store.steps_list(&job.job_id).await?;
-    }
-    if job.status == JobStatus::Failed || job.counts.failed > 0 {
-        let of_job = DeadLetterFilter { job_id: Some(job.job_id.clone()), ..DeadLetterFilter::default() };
-        let page = state.store.dead_letters_list(&of_job, None, 1).await?;
-        known.failed = page.items.into_iter().next().and_then(|letter| letter.step);
-    }
-    Ok(known.shown(job))
+    Ok(Known::of(&*state.store, &state.registry, job).await?.shown(job))
 }
 
 impl Known {
-    fn shown(&self, job: &Job) -> Vec<StepView> {
+    /// Looks what is known of a job's steps.
+    pub(super) async fn of(store: &dyn Store, registry: &Registry, job: &Job) -> StoreResult<Self> {
+        let mut known = Self::default();
+        if job.dataset.is_some() {
+            return Ok(known);
+        }
+        if let Some(handler) = registry.get(&job.job_type) {
+            known.announced = handler.steps();
+        }
+        // Before anything has started there can be nothing to find.
+        if job.status != JobStatus::Submitted {
+            known.recorded = store.steps_list(&job.job_id).await?;
+        }
+        if job.status == JobStatus::Failed || job.counts.failed > 0 {
+            let of_job = DeadLetterFilter { job_id: Some(job.job_id.clone()), ..DeadLetterFilter::default() };
+            let page = store.dead_letters_list(&of_job, None, 1).await?;
+            known.failed = page.items.into_iter().next().and_then(|letter| letter.step);
+        }
+        Ok(known)
+    }
+
+    /// The steps as they look while the job is so.
+    pub(super) fn shown(&self, job: &Job) -> Vec<StepView> {
         let recorded_at = |name: &str| self.recorded.iter().find(|row| row.name == name);
         let view = |name: &str, needs: &[String]| {
             let done = recorded_at(name);

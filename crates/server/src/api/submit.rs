@@ -25,10 +25,9 @@ use super::{AppState, custom_request, etag, export_request, jobs, json as body};
 /// Until callers can be told apart.
 pub(super) const OWNER: &str = "anonymous";
 /// What later versions will read; named so that the refusal can say more than "unknown".
-const NOT_YET: [(&str, &str); 3] = [
+const NOT_YET: [(&str, &str); 2] = [
     ("report", "reports are not available yet"),
     ("params", "belongs to a report, and reports are not available yet"),
-    ("dependsOn", "dependencies are not available yet"),
 ];
 
 /// Submits a job. A job type may allow only one unfinished job with the same payload; the answer to a
@@ -146,6 +145,8 @@ fn export_job(state: &AppState, options: Options, plan: ExportPlan) -> NewJob {
         on_failure: options.on_failure,
         labels: options.labels,
         run_at: options.run_at,
+        parents: options.depends_on,
+        on_parent_failure: options.on_parent_failure,
         base_path: Some(state.storage.display_url(plan.base_path())),
         chunks: plan.chunks,
     }
@@ -160,11 +161,16 @@ async fn store(state: &AppState, job: NewJob) -> Result<Job, Problem> {
         }
         Submitted::Existing(job) if job.status == JobStatus::Failed => redrive(state, job).await,
         Submitted::Existing(job) | Submitted::Duplicate(job) => Ok(job),
+        Submitted::NoSuchParents(missing) => Err(Problem::invalid(no_such_parents(&missing))),
         Submitted::KeyConflict => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "this idempotency key was used for a different request",
         )),
     }
+}
+
+fn no_such_parents(missing: &[JobId]) -> Vec<FieldError> {
+    missing.iter().map(|job| FieldError::new("/dependsOn", format!("there is no job {job}"))).collect()
 }
 
 /// The store's update is guarded: of many that come at once, one redrives, and all get the job as it
@@ -216,8 +222,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_yet_is_named() {
-        let asked = json!({"report": "x", "params": {}, "dependsOn": []});
-        assert_eq!(pointers(asked), ["/report", "/params", "/dependsOn"]);
+        let asked = json!({"report": "x", "params": {}});
+        assert_eq!(pointers(asked), ["/report", "/params"]);
     }
 
     #[test]

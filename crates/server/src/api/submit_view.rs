@@ -43,6 +43,12 @@ macro_rules! with_options {
             /// Not before this time.
             #[schema(nullable = false)]
             run_at: Option<DateTime<Utc>>,
+            /// The jobs that must end before this one may start.
+            #[schema(nullable = false, max_items = 100, example = json!([]))]
+            depends_on: Option<Vec<JobIdText>>,
+            /// What this job does when one of those is FAILED or CANCELLED.
+            #[schema(nullable = false, default = "hold")]
+            on_parent_failure: Option<OnParentFailureRequest>,
             /// The client's own notes: at most 32.
             #[schema(schema_with = labels)]
             labels: Option<BTreeMap<String, String>>,
@@ -133,6 +139,26 @@ pub(super) enum FormatRequest {
     /// Comma-separated values.
     #[serde(rename = "CSV")]
     Csv,
+}
+
+/// A job's id.
+#[derive(Debug, ToSchema, serde::Deserialize)]
+#[schema(pattern = "^J[0-9]{8}_[0-9A-HJKMNP-TV-Z]{13}$", example = "J20260102_0123456789ABC")]
+#[expect(dead_code, reason = "describes only")]
+pub(super) struct JobIdText(String);
+
+/// What a job does whose parent came to a bad end.
+#[derive(Debug, ToSchema, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OnParentFailureRequest {
+    /// It waits until the parent completes after all.
+    Hold,
+    /// It is CANCELLED.
+    Cancel,
+    /// It runs all the same.
+    Run,
+    /// It is FAILED.
+    Fail,
 }
 
 /// What a failed chunk does to the rest.

@@ -20,6 +20,7 @@ use super::table::{self, say};
 use crate::config::{Config, Environment};
 use crate::log;
 use crate::serve::{self, StartError};
+use crate::steps::Client;
 
 /// How long anything may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -120,6 +121,18 @@ async fn database(config: &Config) -> Result<Option<String>, String> {
 /// Which custom jobs could be submitted.
 fn job_types(config: &Config, registry: Registry) -> Result<Option<String>, String> {
     let all = serve::job_types::complete(config, registry).map_err(|errors| errors.to_string())?;
+    let client = Client::new(config.http.allow.clone()).map_err(|error| with_causes(&error))?;
+    let mut unreachable = Vec::new();
+    for (name, job_type) in &config.job_types {
+        for step in &job_type.steps {
+            if let Some(problem) = client.refusal(&step.url) {
+                unreachable.push(format!("step {} of {name}: {problem}", step.name));
+            }
+        }
+    }
+    if !unreachable.is_empty() {
+        return Err(unreachable.join("; "));
+    }
     let names: Vec<&str> = all.job_types().collect();
     Ok(Some(if names.is_empty() { "none beside exports".to_owned() } else { names.join(", ") }))
 }

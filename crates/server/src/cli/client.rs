@@ -13,7 +13,7 @@ use super::failure::{Failure, with_causes};
 
 /// How long an answer in JSON may take; the server itself gives up earlier.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a download may send nothing.
+/// How long a download, or a stream of events, may send nothing.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Where the server is and how to print what it says; shared by all client commands.
@@ -187,6 +187,20 @@ impl Client {
     /// Asks for a file's bytes; `path` is what the manifest calls `url`.
     pub(crate) async fn download(&self, path: &str) -> Result<Response, ClientError> {
         self.send(self.request(Method::GET, path, &[])).await
+    }
+
+    /// Asks for a stream of events; `last_id` is the last one that was seen.
+    pub(crate) async fn events(&self, path: &str, last_id: Option<&str>) -> Result<Response, ClientError> {
+        let mut request = self.request(Method::GET, path, &[]).header("Accept", "text/event-stream");
+        if let Some(id) = last_id {
+            request = request.header("Last-Event-ID", id);
+        }
+        self.send(request).await
+    }
+
+    /// What a stream that ended too early means.
+    pub(crate) fn broken_off(&self) -> ClientError {
+        ClientError::Unreachable { server: self.shown.clone(), cause: "the connection broke off".to_owned() }
     }
 
     /// All items of a list, page by page.

@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod dead_letters;
 mod demo;
+mod events;
 mod failure;
 mod files;
 mod hash;
@@ -54,6 +55,8 @@ enum Command {
     Files(files::Files),
     /// Cancel a job.
     Cancel(act::Cancel),
+    /// Change a job's priority.
+    Priority(act::Priority),
     /// Queue a job's dead and held chunks again.
     Retry(act::Retry),
     /// Show what happened to a job's chunks.
@@ -115,6 +118,7 @@ async fn run(command: Command, registry: Registry) -> Result<ExitCode, Failure> 
         Command::Status(args) => status::run(args).await,
         Command::Files(args) => files::run(args).await,
         Command::Cancel(args) => act::cancel(args).await,
+        Command::Priority(args) => act::priority(args).await,
         Command::Retry(args) => act::retry(args).await,
         Command::History(args) => history::run(args).await,
         Command::DeadLetters(args) => dead_letters::run(args).await,
@@ -157,6 +161,7 @@ mod tests {
             "status",
             "files",
             "cancel",
+            "priority",
             "retry",
             "history",
             "dead-letters",

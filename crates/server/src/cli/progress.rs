@@ -8,11 +8,14 @@ use outhaul_core::job::JobStatus;
 use serde_json::Value;
 
 use super::client::{Client, job_path};
+use super::events::States;
 use super::failure::Failure;
 use super::table::{self, number, text};
 
-/// How often the job is looked at.
-const LOOK: Duration = Duration::from_millis(250);
+/// How long to wait before asking a server again that did not answer.
+const AGAIN: Duration = Duration::from_millis(250);
+/// How finely the bar is divided.
+const PARTS: f64 = 10_000.0;
 /// The shortest time between two plain lines.
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
 /// How long a server may be away (a restart, a deploy) before following it is given up.
@@ -21,23 +24,25 @@ const AWAY: Duration = Duration::from_secs(60);
 /// Follows a job until it is COMPLETED, FAILED or CANCELLED, and returns it as it was then.
 /// `quiet_stdout`: stdout belongs to something else, such as JSON.
 pub(crate) async fn follow(client: &Client, job_id: &str, quiet_stdout: bool) -> Result<Value, Failure> {
-    let path = job_path(job_id, "")?;
+    let mut states = States::new(client, job_path(job_id, "")?);
     let mut display = Display::new(quiet_stdout);
-    let mut last_answer = Instant::now();
+    let mut away: Option<Instant> = None;
     loop {
-        match client.get(&path, &[]).await {
+        match states.next().await {
             Ok(job) => {
-                last_answer = Instant::now();
+                away = None;
                 let over = status(&job).is_some_and(JobStatus::is_final);
                 display.show(&job, over);
                 if over {
                     return Ok(job);
                 }
             }
-            Err(error) if error.is_passing() && last_answer.elapsed() < AWAY => display.waiting(),
+            Err(error) if error.is_passing() && away.get_or_insert_with(Instant::now).elapsed() < AWAY => {
+                display.waiting();
+                tokio::time::sleep(AGAIN).await;
+            }
             Err(error) => return Err(error.into()),
         }
-        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -72,21 +77,19 @@ impl Display {
         if !std::io::stderr().is_terminal() {
             return Self::Lines { quiet_stdout, pace, last: None, waiting: false };
         }
-        let style =
-            ProgressStyle::with_template("{prefix} [{wide_bar:.cyan/blue}] {pos}/{len} chunks  {msg}")
-                .expect("the template is a constant")
-                .progress_chars("=> ");
-        let bar = ProgressBar::new(0).with_style(style);
+        let style = ProgressStyle::with_template("{prefix} [{wide_bar:.cyan/blue}] {percent}%  {msg}")
+            .expect("the template is a constant")
+            .progress_chars("=> ");
+        let bar = ProgressBar::new(PARTS as u64).with_style(style);
         Self::Bar { bar, pace }
     }
 
     fn show(&mut self, job: &Value, over: bool) {
         match self {
             Self::Bar { bar, pace } => {
-                bar.set_length(number(job, "total"));
-                bar.set_position(settled(job));
+                bar.set_position((progress(job) * PARTS) as u64);
                 bar.set_prefix(text(job, "status"));
-                bar.set_message(details(job, pace, over));
+                bar.set_message(format!("{}  {}", chunks(job), details(job, pace, over)));
                 if over {
                     bar.finish();
                 } else {
@@ -96,20 +99,16 @@ impl Display {
             Self::Lines { quiet_stdout, pace, last, waiting } => {
                 *waiting = false;
                 // What makes a line worth printing: not the rate or the time left, which always move.
-                let state = format!("{} {} {}", text(job, "status"), settled(job), number(job, "running"));
+                let (status, percent) = (text(job, "status"), (progress(job) * 100.0) as u64);
+                let state = format!("{status} {percent} {} {}", settled(job), number(job, "running"));
                 let due = match last {
                     None => true,
                     Some((at, before)) => *before != state && (over || at.elapsed() >= BETWEEN_LINES),
                 };
                 let details = details(job, pace, over);
                 if due {
-                    let line = format!(
-                        "{} {} {}/{} chunks  {details}",
-                        text(job, "jobId"),
-                        text(job, "status"),
-                        settled(job),
-                        number(job, "total")
-                    );
+                    let id = text(job, "jobId");
+                    let line = format!("{id} {status} {percent}%  {}  {details}", chunks(job));
                     line_out(*quiet_stdout, &line);
                     *last = Some((Instant::now(), state));
                 }
@@ -131,6 +130,15 @@ impl Display {
 
 fn line_out(quiet_stdout: bool, line: &str) {
     if quiet_stdout { eprintln!("{line}") } else { table::say(line) }
+}
+
+/// The part of the job that is behind it, with what runs in it.
+fn progress(job: &Value) -> f64 {
+    job["progress"].as_f64().unwrap_or(0.0).clamp(0.0, 1.0)
+}
+
+fn chunks(job: &Value) -> String {
+    format!("{}/{} chunks", settled(job), number(job, "total"))
 }
 
 fn settled(job: &Value) -> u64 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use outhaul_core::retry::{Backoff, RetryPolicy};
-use outhaul_export::settings::{DatasetSettings, SourceSettings, SourceUrl};
+use outhaul_export::settings::{DatasetSettings, QuerySettings, SourceSettings, SourceUrl};
 use outhaul_export::source::params::Template;
 use toml::Table;
 
@@ -100,6 +100,12 @@ pub(super) fn datasets(
         {
             reader.problems.add(format!("{path}.query"), problem.to_string());
         }
+        let count = dataset.count_query;
+        if let (Some(count), Some(source)) = (&count, sources.get(&source))
+            && let Err(problem) = Template::parse(count, source.url.dialect())
+        {
+            reader.problems.add(format!("{path}.count_query"), problem.to_string());
+        }
         if dataset.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
             reader
                 .problems
@@ -111,6 +117,7 @@ pub(super) fn datasets(
         };
         let timeout = dataset.timeout.map(|timeout| timeout.0);
         let default = dataset.default;
+        let query = QuerySettings { rows: query, count };
         datasets.insert(name.clone(), DatasetSettings { name, default, source, query, retry, timeout });
     }
     datasets

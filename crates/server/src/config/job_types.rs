@@ -206,6 +206,10 @@ fn step(path: String, value: Value, reader: &mut Reader<'_>) -> Option<Written> 
 
 /// Where a step goes; the error repeats nothing of the URL, which may hold a key.
 fn step_url(text: &str) -> Result<Url, &'static str> {
+    // The parser would quietly leave them out.
+    if text.trim().contains(|c: char| c.is_control() || c.is_whitespace()) {
+        return Err("must hold no white space or control characters");
+    }
     let url = Url::parse(text.trim()).map_err(|_| "is not a URL; write \"https://host/path\"")?;
     if !matches!(url.scheme(), "http" | "https") || !text.contains("://") {
         return Err("must begin with http:// or https://");

@@ -199,6 +199,7 @@ impl Default for Queue {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Worker {
     pub(super) concurrency: u32,
+    pub(super) claim_limit: Option<u32>,
     pub(super) lease: Span,
     pub(super) heartbeat: Span,
     pub(super) poll_interval: Span,
@@ -210,6 +211,7 @@ impl Default for Worker {
         let worker = WorkerSettings::default();
         Self {
             concurrency: worker.concurrency,
+            claim_limit: worker.claim_limit,
             lease: Span(worker.lease),
             heartbeat: Span(worker.heartbeat),
             poll_interval: Span(worker.poll_interval),
@@ -335,6 +337,7 @@ pub(super) struct Dataset {
     pub(super) default: bool,
     pub(super) source: Option<String>,
     pub(super) query: Option<String>,
+    pub(super) count_query: Option<String>,
     pub(super) retry: Option<Table>,
     pub(super) timeout: Option<Span>,
 }

@@ -229,6 +229,9 @@ fn judge_worker(raw: &raw::Worker, problems: &mut Problems) -> WorkerSettings {
     if !(1..=1000).contains(&raw.concurrency) {
         problems.add("worker.concurrency", "must be between 1 and 1000");
     }
+    if raw.claim_limit == Some(0) {
+        problems.add("worker.claim_limit", "must be at least 1; leave it out for no limit");
+    }
     if raw.lease.0 < Duration::from_secs(1) {
         problems.add("worker.lease", "must be at least \"1s\"");
     }
@@ -243,6 +246,7 @@ fn judge_worker(raw: &raw::Worker, problems: &mut Problems) -> WorkerSettings {
     }
     WorkerSettings {
         concurrency: raw.concurrency,
+        claim_limit: raw.claim_limit,
         lease: raw.lease.0,
         heartbeat: raw.heartbeat.0,
         poll_interval: raw.poll_interval.0,

@@ -117,6 +117,7 @@ fn every_problem_is_listed_at_once() {
         kind = "rabbitmq"
         [worker]
         concurrency = 0
+        claim_limit = 0
         lease = "20s"
         heartbeat = "10s"
         poll_intervall = "1s"
@@ -173,6 +174,7 @@ fn every_problem_is_listed_at_once() {
         "sources.ledger.url",
         "storage.base_path",
         "storage.url",
+        "worker.claim_limit",
         "worker.concurrency",
         "worker.heartbeat",
         "worker.poll_intervall",
@@ -364,6 +366,44 @@ fn a_datasets_retry_inherits_what_it_leaves_out() {
     let linear = Backoff::Linear { base: Duration::from_secs(2), max: Duration::from_secs(10) };
     assert_eq!((two.retry.max_attempts, &two.retry.backoff), (2, &linear));
     assert_eq!((one.timeout, two.timeout), (None, Some(Duration::from_secs(3600))));
+}
+
+#[test]
+fn three_jobs_a_poll_every_second_and_linear_waits_are_a_matter_of_configuration() {
+    let text = "[worker]\nconcurrency = 2\npoll_interval = \"1s\"\nclaim_limit = 3\n[retry]\n\
+                max_attempts = 3\nbackoff = { kind = \"linear\", base = \"1s\" }";
+    let config = load(text, []).unwrap();
+    let worker = WorkerSettings { concurrency: 2, claim_limit: Some(3), ..WorkerSettings::default() };
+    assert_eq!(config.worker, worker);
+    let waits: Vec<u64> = (1..=3).map(|n| config.retry.backoff.wait(n, 0.5).as_secs()).collect();
+    assert_eq!(waits, [1, 2, 3]);
+    assert_eq!(load("", [("OUTHAUL__WORKER__CLAIM_LIMIT", "4")]).unwrap().worker.claim_limit, Some(4));
+}
+
+#[test]
+fn a_count_query_is_checked_as_the_query_is() {
+    let dataset = |count: &str| {
+        format!(
+            "[sources.a]\nurl = \"postgres://a/b\"\n[datasets.one]\nsource = \"a\"\n\
+             query = \"select 1\"\ncount_query = \"{count}\""
+        )
+    };
+    let right = "select count(*) from t where k = :key and d = :effective_date";
+    let config = load(&dataset(right), []).unwrap();
+    assert_eq!(config.export.datasets["one"].query.count.as_deref(), Some(right));
+    for (wrong, problem) in [
+        ("select :kee", "unknown placeholder `:kee`"),
+        ("select 1; select 2", "must be one statement"),
+        ("select (1", "parentheses"),
+        (" ", "is empty"),
+    ] {
+        let found = problems(&dataset(wrong), []);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with("datasets.one.count_query: ") && found[0].contains(problem),
+            "{found:?}"
+        );
+    }
 }
 
 #[test]

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use outhaul::{Cause, Failed};
+use outhaul_core::json::RESERVED;
 use reqwest::StatusCode;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 /// The longest wait that a receiver may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -114,7 +115,12 @@ impl<'de> Visitor<'de> for Json {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
-        while members.next_entry::<Self, Self>()?.is_some() {}
+        while let Some(name) = members.next_key::<String>()? {
+            if name.starts_with(RESERVED) {
+                return Err(A::Error::custom("a reserved name"));
+            }
+            members.next_value::<Self>()?;
+        }
         Ok(self)
     }
 }
@@ -199,6 +205,8 @@ mod tests {
         assert!(result(deep(100), true).is_ok());
         assert!(result(deep(100_000), true).is_err());
         assert!(result(b"\"\\ud800\"".to_vec(), true).is_err());
+        let magic = r#"{"a": {"\u0024serde_json::private::RawValue": "[1]"}}"#;
+        assert_eq!(result(magic.into(), true), Err("answered with broken JSON"));
         for text in ["[1e999]", "{\"a\": \"\\ud800\"}"] {
             assert_eq!(
                 result(text.into(), true).is_ok(),

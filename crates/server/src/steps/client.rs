@@ -49,6 +49,11 @@ impl Client {
         Ok(Self { http, allow })
     }
 
+    /// Why a step at this address would fail as things are; names are judged only when they are called.
+    pub(crate) fn refusal(&self, url: &Url) -> Option<String> {
+        self.check(url).err().map(|refused| refused.to_string())
+    }
+
     /// Whether the address in a URL may be called, for URLs that hold one.
     pub(super) fn check(&self, url: &Url) -> Result<(), Refused> {
         self.allow.check_host(url.host())

@@ -121,7 +121,11 @@ impl HttpJob {
         headers.push(("traceparent", traceparent(parent, job_id, rand::random())));
         let call =
             Call { url: &step.url, timeout: step.timeout, headers, body, max_bytes: self.max_response_bytes };
-        let answered = self.client.call(call).await.map_err(|failed| of_step(failed, &step.name))?;
+        // Where a timeout of the whole attempt finds it.
+        attempt.context.enter_step(&step.name);
+        let answered = self.client.call(call).await;
+        attempt.context.leave_step(&step.name);
+        let answered = answered.map_err(|failed| of_step(failed, &step.name))?;
         let recorded = attempt.context.record_step(&step.name, &answered).await;
         recorded.map_err(|failed| of_step(failed, &step.name))?;
         Ok(answered)

@@ -26,7 +26,7 @@ pub(super) struct World {
     /// How often `charge` was done.
     charged: AtomicUsize,
     /// Given out one by one to jobs whose payload says that they wait.
-    released: tokio::sync::Notify,
+    pub(super) released: tokio::sync::Notify,
 }
 
 /// `ORDER`: charges, then ships. `ONCE`: the same, and of equal ones only one at a time.
@@ -349,7 +349,7 @@ async fn the_history_tells_what_happened_page_by_page() {
 }
 
 /// Runs the built binary against the server; its exit code, stdout and stderr.
-async fn outhaul(server: &Server, words: &[&str]) -> (i32, String, String) {
+pub(super) async fn outhaul(server: &Server, words: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outhaul"));
     command.args(words).args(["--server", &server.base]);
     let done = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();

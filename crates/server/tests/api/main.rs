@@ -1,10 +1,11 @@
 //! The API over HTTP against a server in this process, everything embedded: what clients and tools
 //! rely on beside the jobs themselves (tags, ranges, replaced files, pauses, the description). What they
-//! see of custom jobs is in `custom`.
+//! see of custom jobs is in `custom`, what they see while a job runs in `events`.
 
 #![expect(clippy::unwrap_used, reason = "in a test, what is missing is a failure")]
 
 mod custom;
+mod events;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -53,8 +54,15 @@ impl Server {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         make_source(&folder.path().join("warehouse.db")).await;
+        Self::start_in(folder, 0).await
+    }
+
+    /// Starts on what an earlier server left in its folder.
+    async fn start_in(folder: TempDir, port: u16) -> Self {
         let load = Load { file: None, insecure: false, environment: Environment::default() };
-        let config = Config::parse(CONFIG, folder.path(), &load).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let mut config =
+            Config::parse(CONFIG, folder.path(), &load).unwrap_or_else(|wrong| panic!("{wrong}"));
+        config.listen.set_port(port);
         let world = Arc::new(World::default());
         let running = serve::start(config, Roles::ALL, custom::registry(&world)).await.unwrap();
         let base = format!("http://{}", running.addr().unwrap());
@@ -62,8 +70,14 @@ impl Server {
         Self { running: Some(running), base, http, folder, world }
     }
 
-    async fn stop(mut self) {
+    async fn stop(self) {
+        drop(self.stop_and_keep().await);
+    }
+
+    /// Stops; what it left is in the folder.
+    async fn stop_and_keep(mut self) -> TempDir {
         self.running.take().unwrap().stop().await;
+        self.folder
     }
 
     async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Response {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use outhaul_core::file::FileOutcome;
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::ChunkRow;
+use outhaul_core::progress::Progress;
 use outhaul_core::state::{ChunkState, ChunkStatus, MAX_RETURNS};
 use outhaul_core::store::{Page, StoreResult};
 use outhaul_core::worker::{Beat, ClaimedChunk, Failure, Finish, Settled, Slot, Want};
@@ -56,7 +57,7 @@ impl PostgresStore {
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        rows.into_iter().map(ClaimRow::into_chunk).collect()
+        Ok(rows.into_iter().map(ClaimRow::into_chunk).collect())
     }
 
     pub(super) async fn heartbeat(
@@ -99,6 +100,19 @@ impl PostgresStore {
             .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)
+    }
+
+    pub(super) async fn record_progress(&self, progress: &[Progress]) -> StoreResult<()> {
+        sqlx::query(include_str!("sql/progress_record.sql"))
+            .bind(progress.iter().map(|one| one.lease.chunk.0).collect::<Vec<_>>())
+            .bind(progress.iter().map(|one| one.lease.fence).collect::<Vec<_>>())
+            .bind(progress.iter().map(|one| one.rows).collect::<Vec<_>>())
+            .bind(progress.iter().map(|one| one.bytes).collect::<Vec<_>>())
+            .bind(progress.iter().map(|one| one.fraction).collect::<Vec<_>>())
+            .execute(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        Ok(())
     }
 
     pub(super) async fn finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>> {

@@ -2,7 +2,7 @@
 
 use outhaul_core::id::JobId;
 use outhaul_core::job::{Job, JobStatus};
-use outhaul_core::store::{Cancelled, JobFilter, Page, StoreResult};
+use outhaul_core::store::{Cancelled, JobFilter, Page, Prioritised, StoreResult};
 
 use super::PostgresStore;
 use super::row::JobRow;
@@ -16,6 +16,33 @@ impl PostgresStore {
             .await
             .map_err(from_sqlx)?;
         row.map(JobRow::into_job).transpose()
+    }
+
+    pub(super) async fn get_jobs(&self, job_ids: &[JobId]) -> StoreResult<Vec<Job>> {
+        let rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_get.sql"))
+            .bind(job_ids.iter().map(JobId::as_str).collect::<Vec<_>>())
+            .fetch_all(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        rows.into_iter().map(JobRow::into_job).collect()
+    }
+
+    pub(super) async fn prioritise_job(&self, job_id: &JobId, priority: u8) -> StoreResult<Prioritised> {
+        let row: Option<(String, bool)> = sqlx::query_as(include_str!("sql/job_prioritise.sql"))
+            .bind(job_id.as_str())
+            .bind(i16::from(priority))
+            .fetch_optional(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        match row {
+            None => Ok(Prioritised::Unknown),
+            Some((_, true)) => Ok(Prioritised::Yes),
+            // It ended before, or between the two parts of the statement: a second look tells how.
+            Some((_, false)) => match self.get_job(job_id).await? {
+                Some(job) => Ok(Prioritised::TooLate(job.status)),
+                None => Ok(Prioritised::Unknown),
+            },
+        }
     }
 
     pub(super) async fn list_jobs(&self, filter: &JobFilter) -> StoreResult<Page<Job, i64>> {

@@ -31,11 +31,12 @@ use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftove
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
+use outhaul_core::progress::Progress;
 use outhaul_core::queue::{QueueRow, QueueSpec};
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
-    Cancelled, JobFilter, Page, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
+    Cancelled, JobFilter, Page, Prioritised, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
 };
 use outhaul_core::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
@@ -101,6 +102,10 @@ impl Store for PostgresStore {
 
     async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>> {
         self.bounded(self.get_job(job_id)).await
+    }
+
+    async fn jobs_get(&self, job_ids: &[JobId]) -> StoreResult<Vec<Job>> {
+        self.bounded(self.get_jobs(job_ids)).await
     }
 
     async fn jobs_list(&self, filter: &JobFilter) -> StoreResult<Page<Job, i64>> {
@@ -187,6 +192,10 @@ impl Store for PostgresStore {
         self.bounded(self.cancel_job(job_id)).await
     }
 
+    async fn job_prioritise(&self, job_id: &JobId, priority: u8) -> StoreResult<Prioritised> {
+        self.bounded(self.prioritise_job(job_id, priority)).await
+    }
+
     async fn job_redrive(&self, job_id: &JobId) -> StoreResult<Redriven> {
         self.bounded(self.redrive_job(job_id)).await
     }
@@ -247,6 +256,10 @@ impl Store for PostgresStore {
 
     async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool> {
         self.bounded(self.may_publish(lease)).await
+    }
+
+    async fn progress_record(&self, progress: &[Progress]) -> StoreResult<()> {
+        self.bounded(self.record_progress(progress)).await
     }
 
     async fn chunks_finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>> {

@@ -7,6 +7,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use outhaul_core::file::{FileRecord, ManifestRow};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId};
 use outhaul_core::job::{ChunkFile, ChunkRow, Counts, Job, JobStatus, OnFailure};
+use outhaul_core::progress::Moving;
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::StoreResult;
 use outhaul_core::worker::ClaimedChunk;
@@ -14,12 +15,19 @@ use sqlx::FromRow;
 use sqlx::postgres::types::PgInterval;
 use sqlx::types::Json;
 
-use crate::error::{corrupt, json};
+use crate::error::{corrupt, json, readable};
 
 /// A duration as PostgreSQL takes it.
 pub(super) fn interval(duration: Duration) -> PgInterval {
     let microseconds = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
     PgInterval { months: 0, days: 0, microseconds }
+}
+
+/// The same back; a difference of two times has no months.
+pub(super) fn span(interval: &PgInterval) -> Duration {
+    const DAY: i64 = 86_400_000_000;
+    let micros = i64::from(interval.days).saturating_mul(DAY).saturating_add(interval.microseconds);
+    Duration::from_micros(micros.max(0).unsigned_abs())
 }
 
 /// Leases as two columns.
@@ -67,6 +75,9 @@ pub(super) struct JobRow {
     started_at: Option<DateTime<Utc>>,
     completed_at: Option<DateTime<Utc>>,
     pub(super) request_hash: Option<String>,
+    moving_rows: i64,
+    moving_bytes: i64,
+    moving_chunks: f64,
     /// JSON text; only where one job is read.
     #[sqlx(default)]
     result: Option<String>,
@@ -97,6 +108,7 @@ impl JobRow {
                 rows: self.rows,
                 bytes: self.bytes,
             },
+            moving: Moving { rows: self.moving_rows, bytes: self.moving_bytes, chunks: self.moving_chunks },
             version: self.version,
             run_at: self.run_at,
             created_at: self.created_at,
@@ -243,15 +255,15 @@ pub(super) struct ClaimRow {
 }
 
 impl ClaimRow {
-    pub(super) fn into_chunk(self) -> StoreResult<ClaimedChunk> {
-        Ok(ClaimedChunk {
+    pub(super) fn into_chunk(self) -> ClaimedChunk {
+        ClaimedChunk {
             lease: Lease { chunk: ChunkId(self.id), fence: self.fence },
             queue: QueueId(self.queue_id.into()),
-            job_id: JobId::from_store(self.job_id),
             job_type: self.job_type,
             dataset: self.dataset,
             owner: self.owner,
-            params: json("job.params", &self.params)?,
+            params: readable(&self.job_id, &self.params),
+            job_id: JobId::from_store(self.job_id),
             chunk_key: self.chunk_key,
             key: self.key,
             effective_date: self.effective_date,
@@ -259,6 +271,6 @@ impl ClaimRow {
             lost: self.lost.unsigned_abs().into(),
             submitted_at: self.submitted_at,
             claimed_at: self.claimed_at,
-        })
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Submission: any number of jobs with all their chunks in one transaction, each either stored or
 //! found to be there already.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use outhaul_core::id::JobId;
 use outhaul_core::job::{Job, NewChunk, NewJob};
 use outhaul_core::store::{StoreError, StoreResult, Submitted};
 use sqlx::{Connection, PgConnection};
@@ -64,14 +65,22 @@ struct Batch {
 impl Batch {
     async fn submit(&self, connection: &mut PgConnection) -> StoreResult<Vec<Submitted>> {
         self.release_keys(connection).await?;
-        let keys = self.insert_jobs(connection).await?;
+        let parents = self.lock_parents(connection).await?;
+        let keys = self.insert_jobs(connection, &parents).await?;
         self.insert_chunks(connection, &keys).await?;
+        self.insert_parents(connection, &keys, &parents).await?;
         let mut stored = self.stored(connection, &keys).await?;
         let mut answers = Vec::with_capacity(self.jobs.len());
         for job in &self.jobs {
+            let missing = parents.missing(job);
             answers.push(match stored.remove(job.job_id.as_str()) {
                 Some(created) => Submitted::Created(created),
-                None => found(connection, job).await?,
+                // A repeated request finds its job, also when a parent has been pruned since.
+                None => match found(connection, job).await? {
+                    Some(found) => found,
+                    None if !missing.is_empty() => Submitted::NoSuchParents(missing),
+                    None => return Err(in_the_way(job)),
+                },
             });
         }
         Ok(answers)
@@ -94,16 +103,60 @@ impl Batch {
         Ok(())
     }
 
-    /// Internal keys by job id, of those that were not there already.
-    async fn insert_jobs(&self, connection: &mut PgConnection) -> StoreResult<BTreeMap<String, i64>> {
-        let jobs = &self.jobs;
-        let total = |job: &NewJob| i32::try_from(job.chunks.len());
+    /// Finds the parents of all jobs, and keeps them from ending until this transaction has.
+    async fn lock_parents(&self, connection: &mut PgConnection) -> StoreResult<Parents> {
+        let named: BTreeSet<&str> =
+            self.jobs.iter().flat_map(|job| &job.parents).map(|parent| parent.as_str()).collect();
+        if named.is_empty() {
+            return Ok(Parents::default());
+        }
+        let rows: Vec<(i64, String, String)> =
+            sqlx::query_as(include_str!("sql/jobs_submit_lock_parents.sql"))
+                .bind(named.into_iter().collect::<Vec<_>>())
+                .fetch_all(connection)
+                .await
+                .map_err(from_sqlx)?;
+        Ok(Parents(rows.into_iter().map(|(id, job_id, owner)| (job_id, (id, owner))).collect()))
+    }
+
+    async fn insert_parents(
+        &self,
+        connection: &mut PgConnection,
+        keys: &BTreeMap<String, i64>,
+        parents: &Parents,
+    ) -> StoreResult<()> {
+        let waits = self.jobs.iter().filter_map(|job| Some((*keys.get(job.job_id.as_str())?, job)));
+        let waits = waits.flat_map(|(child, job)| parents.of(job).map(move |parent| (child, parent)));
+        let (children, parents): (Vec<i64>, Vec<i64>) = waits.unzip();
+        if children.is_empty() {
+            return Ok(());
+        }
+        sqlx::query(include_str!("sql/jobs_submit_parents.sql"))
+            .bind(children)
+            .bind(parents)
+            .execute(connection)
+            .await
+            .map_err(from_sqlx)?;
+        Ok(())
+    }
+
+    /// Internal keys by job id, of those that were not there already and whose parents are.
+    async fn insert_jobs(
+        &self,
+        connection: &mut PgConnection,
+        parents: &Parents,
+    ) -> StoreResult<BTreeMap<String, i64>> {
+        let jobs: Vec<&NewJob> = self.jobs.iter().filter(|job| parents.missing(job).is_empty()).collect();
+        if jobs.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let total = |job: &&NewJob| i32::try_from(job.chunks.len());
         let totals: Vec<i32> = jobs
             .iter()
             .map(total)
             .collect::<Result<_, _>>()
             .map_err(|error| StoreError::Refused(error.into()))?;
-        let labels = |job: &NewJob| serde_json::to_string(&job.labels).expect("text by text is JSON");
+        let labels = |job: &&NewJob| serde_json::to_string(&job.labels).expect("text by text is JSON");
         let rows: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/jobs_submit.sql"))
             .bind(jobs.iter().map(|job| job.job_id.as_str()).collect::<Vec<_>>())
             .bind(jobs.iter().map(|job| job.job_type.as_str()).collect::<Vec<_>>())
@@ -124,6 +177,12 @@ impl Batch {
             .bind(jobs.iter().map(|job| job.base_path.as_deref()).collect::<Vec<_>>())
             .bind(jobs.iter().map(|job| job.run_at).collect::<Vec<_>>())
             .bind(totals)
+            .bind(
+                jobs.iter()
+                    .map(|job| i32::try_from(job.parents.len()).unwrap_or(i32::MAX))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(jobs.iter().map(|job| job.on_parent_failure.as_str()).collect::<Vec<_>>())
             .fetch_all(connection)
             .await
             .map_err(from_sqlx)?;
@@ -154,6 +213,7 @@ impl Batch {
                 .bind(chunks.iter().map(|(_, _, job, _)| i16::from(job.priority)).collect::<Vec<_>>())
                 .bind(chunks.iter().map(|(_, _, job, _)| job.run_at).collect::<Vec<_>>())
                 .bind(interval(self.step))
+                .bind(chunks.iter().map(|(_, _, job, _)| !job.parents.is_empty()).collect::<Vec<_>>())
                 .execute(&mut *connection)
                 .await
                 .map_err(from_sqlx)?;
@@ -177,8 +237,8 @@ impl Batch {
     }
 }
 
-/// What stands in the way of a job that was not stored.
-async fn found(connection: &mut PgConnection, job: &NewJob) -> StoreResult<Submitted> {
+/// What stands in the way of a job that was not stored, if it can be found.
+async fn found(connection: &mut PgConnection, job: &NewJob) -> StoreResult<Option<Submitted>> {
     if let Some(idempotency) = &job.idempotency {
         let existing: Option<JobRow> = sqlx::query_as(include_str!("sql/jobs_submit_existing.sql"))
             .bind(&job.owner)
@@ -189,9 +249,9 @@ async fn found(connection: &mut PgConnection, job: &NewJob) -> StoreResult<Submi
         if let Some(existing) = existing {
             let same = existing.request_hash.as_deref() == Some(idempotency.request_hash.as_str());
             return if same {
-                existing.into_job().map(Submitted::Existing)
+                existing.into_job().map(|job| Some(Submitted::Existing(job)))
             } else {
-                Ok(Submitted::KeyConflict)
+                Ok(Some(Submitted::KeyConflict))
             };
         }
     }
@@ -203,12 +263,36 @@ async fn found(connection: &mut PgConnection, job: &NewJob) -> StoreResult<Submi
             .await
             .map_err(from_sqlx)?;
         if let Some(duplicate) = duplicate {
-            return duplicate.into_job().map(Submitted::Duplicate);
+            return duplicate.into_job().map(|job| Some(Submitted::Duplicate(job)));
         }
     }
+    Ok(None)
+}
+
+/// Why a job was not stored although nothing in its way can be found.
+fn in_the_way(job: &NewJob) -> StoreError {
     if job.idempotency.is_none() && job.unique_key.is_none() {
-        return Err(StoreError::Refused("the job's id is taken".into()));
+        return StoreError::Refused("the job's id is taken".into());
     }
     // Released or ended between the two statements: the client may simply ask again.
-    Err(StoreError::Unavailable("a job in the way of this one has just ended".into()))
+    StoreError::Unavailable("a job in the way of this one has just ended".into())
+}
+
+/// The parents that are there: internal key and owner, by job id.
+#[derive(Default)]
+struct Parents(HashMap<String, (i64, String)>);
+
+impl Parents {
+    /// Another's job is none.
+    fn get(&self, job: &NewJob, parent: &JobId) -> Option<i64> {
+        self.0.get(parent.as_str()).filter(|(_, owner)| *owner == job.owner).map(|(id, _)| *id)
+    }
+
+    fn missing(&self, job: &NewJob) -> Vec<JobId> {
+        job.parents.iter().filter(|parent| self.get(job, parent).is_none()).cloned().collect()
+    }
+
+    fn of<'a>(&'a self, job: &'a NewJob) -> impl Iterator<Item = i64> + 'a {
+        job.parents.iter().filter_map(|parent| self.get(job, parent))
+    }
 }

@@ -6,10 +6,35 @@ use outhaul_core::id::{ChunkId, Lease};
 use outhaul_core::store::{Staged, StoreError, StoreResult};
 use outhaul_core::worker::ExpiredChunk;
 use sqlx::PgPool;
+use sqlx::postgres::types::PgInterval;
 
 use super::PostgresStore;
-use super::row::interval;
+use super::row::{interval, span};
 use crate::error::from_sqlx;
+
+#[derive(sqlx::FromRow)]
+struct ExpiredRow {
+    id: i64,
+    fence: i64,
+    attempt: i32,
+    job_type: String,
+    dataset: Option<String>,
+    cancelled: bool,
+    overdue: PgInterval,
+}
+
+impl From<ExpiredRow> for ExpiredChunk {
+    fn from(row: ExpiredRow) -> Self {
+        Self {
+            lease: Lease { chunk: ChunkId(row.id), fence: row.fence },
+            job_type: row.job_type,
+            dataset: row.dataset,
+            attempt: row.attempt.unsigned_abs(),
+            cancelled: row.cancelled,
+            overdue: span(&row.overdue),
+        }
+    }
+}
 
 impl PostgresStore {
     pub(super) async fn stage(&self, limit: u32) -> StoreResult<Staged> {
@@ -25,25 +50,30 @@ impl PostgresStore {
             .map_err(from_sqlx)?;
         let settled = sqlx::query(include_str!("sql/chunks_stage_settle.sql")).bind(limit);
         let settled = settled.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
-        Ok(Staged { queued, held, cancelled: cancelled.unsigned_abs(), settled })
+        // Last, so that what has just ended is seen.
+        let (released, freed): (i64, i64) = sqlx::query_as(include_str!("sql/chunks_stage_release.sql"))
+            .bind(limit)
+            .bind(step)
+            .fetch_one(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        let queued = queued + freed.unsigned_abs();
+        Ok(Staged {
+            queued,
+            held,
+            cancelled: cancelled.unsigned_abs(),
+            settled,
+            released: released.unsigned_abs(),
+        })
     }
 
     pub(super) async fn expired(&self, limit: u32) -> StoreResult<Vec<ExpiredChunk>> {
-        let rows: Vec<(i64, i64, i32, String, Option<String>, bool)> =
-            sqlx::query_as(include_str!("sql/chunks_expired.sql"))
-                .bind(i64::from(limit))
-                .fetch_all(&self.pool())
-                .await
-                .map_err(from_sqlx)?;
-        let expired =
-            |(id, fence, attempt, job_type, dataset, cancelled): (i64, i64, i32, _, _, _)| ExpiredChunk {
-                lease: Lease { chunk: ChunkId(id), fence },
-                job_type,
-                dataset,
-                attempt: attempt.unsigned_abs(),
-                cancelled,
-            };
-        Ok(rows.into_iter().map(expired).collect())
+        let rows: Vec<ExpiredRow> = sqlx::query_as(include_str!("sql/chunks_expired.sql"))
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        Ok(rows.into_iter().map(ExpiredChunk::from).collect())
     }
 
     /// One job per transaction, so that the finishes of others never wait for a recount.

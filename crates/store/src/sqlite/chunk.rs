@@ -6,14 +6,12 @@ use outhaul_core::job::ChunkRow;
 use outhaul_core::state::{ChunkState, ChunkStatus};
 use outhaul_core::store::{Page, StoreResult};
 use outhaul_core::worker::{ClaimedChunk, Want};
-use serde_json::Value;
-use sqlx::types::Json;
 
 use super::SqliteStore;
 use super::convert::{json, lease, leases as leases_json, now, time};
 use super::file::ManifestColumns;
 use super::history::{self, Entry};
-use crate::error::{corrupt, from_sqlx};
+use crate::error::{corrupt, from_sqlx, readable};
 use crate::page::cut;
 
 #[derive(sqlx::FromRow)]
@@ -70,7 +68,6 @@ pub(super) async fn list(
 struct QueuedChunk {
     id: i64,
     fence: i64,
-    job: i64,
     queue_id: i64,
     chunk_key: String,
     key: Option<String>,
@@ -81,7 +78,7 @@ struct QueuedChunk {
     job_type: String,
     dataset: Option<String>,
     owner: String,
-    params: Json<Value>,
+    params: String,
     created_at: i64,
 }
 
@@ -127,7 +124,6 @@ impl QueuedChunk {
     /// The claim as history tells it; the first one is told by the chunk's own row.
     fn claimed_again(&self, worker: WorkerId) -> Option<Entry<'static>> {
         (self.fence > 0).then_some(Entry {
-            job: self.job,
             chunk: self.id,
             from: ChunkState::Queued,
             to: ChunkState::Running,
@@ -143,11 +139,11 @@ impl QueuedChunk {
         ClaimedChunk {
             lease: lease((self.id, self.fence + 1)),
             queue: QueueId(self.queue_id),
-            job_id: JobId::from_store(self.job_id),
             job_type: self.job_type,
             dataset: self.dataset,
             owner: self.owner,
-            params: self.params.0,
+            params: readable(&self.job_id, &self.params),
+            job_id: JobId::from_store(self.job_id),
             chunk_key: self.chunk_key,
             key: self.key,
             effective_date: self.effective_date,

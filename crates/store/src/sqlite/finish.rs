@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::SqliteStore;
 use super::convert::{json, leases as leases_json};
 use super::counts::{Changes, Moved};
+use super::progress;
 use super::transaction::Write;
 use crate::error::from_sqlx;
 
@@ -86,6 +87,7 @@ async fn finish_in(write: &mut Write, finishes: &[Finish]) -> StoreResult<Vec<Le
         .fetch_all(write.connection())
         .await
         .map_err(from_sqlx)?;
+    progress::forget(write, moved.iter().map(|chunk| chunk.id)).await?;
 
     let files: Vec<NewFile<'_>> = held.iter().filter_map(|(finish, held)| new_file(finish, held)).collect();
     if !files.is_empty() {

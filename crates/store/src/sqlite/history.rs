@@ -19,7 +19,6 @@ use crate::page::cut;
 /// A transition to be remembered.
 #[derive(Serialize)]
 pub(super) struct Entry<'a> {
-    pub(super) job: i64,
     pub(super) chunk: i64,
     pub(super) from: ChunkState,
     pub(super) to: ChunkState,
@@ -49,7 +48,7 @@ pub(super) struct Waiting {
     pub(super) id: i64,
     pub(super) job_id: i64,
     state: String,
-    attempt: u32,
+    pub(super) attempt: u32,
 }
 
 impl Waiting {
@@ -68,7 +67,6 @@ pub(super) async fn append_moves(write: &mut Write, chunks: &[Waiting], to: Chun
     let mut entries = Vec::with_capacity(chunks.len());
     for chunk in chunks.iter().filter(|chunk| !chunk.is(to)) {
         entries.push(Entry {
-            job: chunk.job_id,
             chunk: chunk.id,
             from: parse_state(&chunk.state)?,
             to,
@@ -98,16 +96,7 @@ impl Owners {
     /// The entry of a chunk that its owner moved, or lost.
     pub(super) fn entry(&self, moved: &Moved, to: ChunkState) -> Entry<'static> {
         let (attempt, worker) = self.0.get(&moved.id).copied().unwrap_or_default();
-        Entry {
-            job: moved.job_id,
-            chunk: moved.id,
-            from: ChunkState::Running,
-            to,
-            attempt,
-            worker,
-            step: None,
-            cause: None,
-        }
+        Entry { chunk: moved.id, from: ChunkState::Running, to, attempt, worker, step: None, cause: None }
     }
 }
 

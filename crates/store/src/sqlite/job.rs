@@ -1,16 +1,17 @@
-//! Jobs as people handle them: read, list, cancel.
+//! Jobs as people handle them: read, list, cancel, prioritise.
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use outhaul_core::id::JobId;
 use outhaul_core::job::{Counts, Job, JobStatus, OnFailure};
-use outhaul_core::store::{Cancelled, JobFilter, Page, StoreResult};
+use outhaul_core::progress::Moving;
+use outhaul_core::store::{Cancelled, JobFilter, Page, Prioritised, StoreResult};
 use sqlx::types::Json;
 use sqlx::{Executor, Sqlite};
 
 use super::SqliteStore;
-use super::convert::time;
+use super::convert::{json as json_list, time};
 use crate::error::{corrupt, from_sqlx, json};
 use crate::page::cut;
 
@@ -41,7 +42,10 @@ struct JobRow {
     updated_at: i64,
     started_at: Option<i64>,
     completed_at: Option<i64>,
-    /// JSON text; only where one job is read.
+    moving_rows: i64,
+    moving_bytes: i64,
+    moving_chunks: f64,
+    /// JSON text; not in lists.
     #[sqlx(default)]
     result: Option<String>,
 }
@@ -71,6 +75,7 @@ impl JobRow {
                 rows: self.rows,
                 bytes: self.bytes,
             },
+            moving: Moving { rows: self.moving_rows, bytes: self.moving_bytes, chunks: self.moving_chunks },
             version: self.version,
             run_at: self.run_at.map(time),
             created_at: time(self.created_at),
@@ -92,6 +97,16 @@ pub(super) async fn get(
         .await
         .map_err(from_sqlx)?;
     row.map(JobRow::into_job).transpose()
+}
+
+/// These jobs, as far as they are there.
+pub(super) async fn get_all(store: &SqliteStore, job_ids: &[JobId]) -> StoreResult<Vec<Job>> {
+    let rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_get.sql"))
+        .bind(json_list(job_ids.iter().map(JobId::as_str).collect::<Vec<_>>()))
+        .fetch_all(store.reader())
+        .await
+        .map_err(from_sqlx)?;
+    rows.into_iter().map(JobRow::into_job).collect()
 }
 
 pub(super) async fn list(store: &SqliteStore, filter: &JobFilter) -> StoreResult<Page<Job, i64>> {
@@ -132,6 +147,39 @@ pub(super) async fn cancel(store: &SqliteStore, job_id: &JobId) -> StoreResult<C
                     Some((_, JobStatus::Cancelled)) => Cancelled::Yes,
                     Some((_, ended)) => Cancelled::TooLate(ended),
                 })
+            })
+        })
+        .await
+}
+
+pub(super) async fn prioritise(
+    store: &SqliteStore,
+    job_id: &JobId,
+    priority: u8,
+) -> StoreResult<Prioritised> {
+    let job_id = job_id.clone();
+    store
+        .write(move |write| {
+            Box::pin(async move {
+                let now = write.now;
+                let job: Option<i64> = sqlx::query_scalar(include_str!("sql/job_prioritise.sql"))
+                    .bind(job_id.as_str())
+                    .bind(priority)
+                    .bind(now)
+                    .fetch_optional(write.connection())
+                    .await
+                    .map_err(from_sqlx)?;
+                let Some(job) = job else {
+                    let ended = key(write.connection(), &job_id).await?;
+                    return Ok(ended.map_or(Prioritised::Unknown, |(_, status)| Prioritised::TooLate(status)));
+                };
+                sqlx::query(include_str!("sql/job_prioritise_chunks.sql"))
+                    .bind(job)
+                    .bind(priority)
+                    .execute(write.connection())
+                    .await
+                    .map_err(from_sqlx)?;
+                Ok(Prioritised::Yes)
             })
         })
         .await

@@ -8,11 +8,13 @@ mod connect;
 mod convert;
 mod counts;
 mod dead_letter;
+mod dependency;
 mod file;
 mod finish;
 mod history;
 mod job;
 mod outcome;
+mod progress;
 mod queue;
 mod redrive;
 mod step;
@@ -36,11 +38,12 @@ use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftove
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
+use outhaul_core::progress::Progress;
 use outhaul_core::queue::{QueueRow, QueueSpec};
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
-    Cancelled, JobFilter, Page, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
+    Cancelled, JobFilter, Page, Prioritised, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
 };
 use outhaul_core::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
@@ -125,6 +128,10 @@ impl Store for SqliteStore {
         job::get(self.reader(), job_id.as_str()).await
     }
 
+    async fn jobs_get(&self, job_ids: &[JobId]) -> StoreResult<Vec<Job>> {
+        job::get_all(self, job_ids).await
+    }
+
     async fn jobs_list(&self, filter: &JobFilter) -> StoreResult<Page<Job, i64>> {
         job::list(self, filter).await
     }
@@ -193,6 +200,10 @@ impl Store for SqliteStore {
         job::cancel(self, job_id).await
     }
 
+    async fn job_prioritise(&self, job_id: &JobId, priority: u8) -> StoreResult<Prioritised> {
+        job::prioritise(self, job_id, priority).await
+    }
+
     async fn job_redrive(&self, job_id: &JobId) -> StoreResult<Redriven> {
         redrive::redrive(self, job_id).await
     }
@@ -257,6 +268,10 @@ impl Store for SqliteStore {
 
     async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool> {
         chunk::may_publish(self, lease).await
+    }
+
+    async fn progress_record(&self, progress: &[Progress]) -> StoreResult<()> {
+        progress::record(self, progress).await
     }
 
     async fn chunks_finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>> {

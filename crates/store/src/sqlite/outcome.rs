@@ -14,6 +14,7 @@ use super::SqliteStore;
 use super::convert::{json, leases as leases_json, micros};
 use super::counts::{Changes, Moved};
 use super::history::{self, Entry, Owners};
+use super::progress;
 use super::transaction::Write;
 use crate::error::{corrupt, from_sqlx};
 
@@ -114,6 +115,8 @@ async fn fail_in(write: &mut Write, failures: &[Failure]) -> StoreResult<Vec<Set
         entries.extend(chunk.entries(&owners, state));
     }
     history::append(write, &entries).await?;
+    let ended = settled.iter().filter(|settled| settled.state != ChunkState::Retry);
+    progress::forget(write, ended.map(|settled| settled.lease.chunk.0)).await?;
     changes.record(write).await?;
     Ok(settled)
 }
@@ -183,6 +186,9 @@ async fn record(
 ) -> StoreResult<Vec<Lease>> {
     let entries: Vec<Entry<'_>> = moved.iter().map(|chunk| owners.entry(chunk, to)).collect();
     history::append(write, &entries).await?;
+    if to == ChunkState::Cancelled {
+        progress::forget(write, moved.iter().map(|chunk| chunk.id)).await?;
+    }
     let mut changes = Changes::default();
     for chunk in moved {
         changes.of(chunk).cancelled += i64::from(to == ChunkState::Cancelled);

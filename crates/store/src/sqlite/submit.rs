@@ -8,6 +8,7 @@ use sqlx::types::Json;
 
 use super::SqliteStore;
 use super::convert::json;
+use super::dependency::Parents;
 use super::job;
 use super::queue;
 use super::transaction::Write;
@@ -34,10 +35,19 @@ pub(super) async fn submit_all(store: &SqliteStore, jobs: Vec<NewJob>) -> StoreR
 
 async fn submit_in(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
     release_key(write, job).await?;
+    let parents = Parents::of(write, job).await?;
+    if !parents.missing.is_empty() {
+        // A repeated request finds its job, also when a parent has been pruned since.
+        return match existing_if_any(write, job).await? {
+            Some(found) => Ok(found),
+            None => Ok(Submitted::NoSuchParents(parents.missing)),
+        };
+    }
     let Some(id) = insert_job(write, job).await? else {
         return existing(write, job).await;
     };
     insert_chunks(write, job, id).await?;
+    parents.insert(write, id).await?;
     Ok(Submitted::Created(stored(write, job.job_id.as_str()).await?))
 }
 
@@ -75,6 +85,8 @@ async fn insert_job(write: &mut Write, job: &NewJob) -> StoreResult<Option<i64>>
         .bind(job.chunks.len() as i64)
         .bind(now)
         .bind(&job.unique_key)
+        .bind(job.parents.len() as i64)
+        .bind(job.on_parent_failure.as_str())
         .fetch_optional(write.connection())
         .await
         .map_err(from_sqlx)
@@ -82,6 +94,13 @@ async fn insert_job(write: &mut Write, job: &NewJob) -> StoreResult<Option<i64>>
 
 /// The job that kept this one out: the one its idempotency key names, else the equal one that runs.
 async fn existing(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
+    existing_if_any(write, job).await?.ok_or_else(|| {
+        let taken = format!("job {} is there already, and not as an answer to this request", job.job_id);
+        StoreError::Refused(taken.into())
+    })
+}
+
+async fn existing_if_any(write: &mut Write, job: &NewJob) -> StoreResult<Option<Submitted>> {
     if let Some(idempotency) = &job.idempotency {
         let named: Option<(String, String)> = sqlx::query_as(include_str!("sql/job_submit_existing.sql"))
             .bind(&job.owner)
@@ -91,9 +110,9 @@ async fn existing(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
             .map_err(from_sqlx)?;
         if let Some((job_id, request_hash)) = named {
             if request_hash != idempotency.request_hash {
-                return Ok(Submitted::KeyConflict);
+                return Ok(Some(Submitted::KeyConflict));
             }
-            return Ok(Submitted::Existing(stored(write, &job_id).await?));
+            return Ok(Some(Submitted::Existing(stored(write, &job_id).await?)));
         }
     }
     let equal: Option<String> = sqlx::query_scalar(include_str!("sql/job_submit_duplicate.sql"))
@@ -102,11 +121,10 @@ async fn existing(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
         .fetch_optional(write.connection())
         .await
         .map_err(from_sqlx)?;
-    let Some(job_id) = equal else {
-        let taken = format!("job {} is there already, and not as an answer to this request", job.job_id);
-        return Err(StoreError::Refused(taken.into()));
-    };
-    Ok(Submitted::Duplicate(stored(write, &job_id).await?))
+    match equal {
+        Some(job_id) => Ok(Some(Submitted::Duplicate(stored(write, &job_id).await?))),
+        None => Ok(None),
+    }
 }
 
 /// A job that this transaction stored or saw.
@@ -134,6 +152,7 @@ async fn insert_chunks(write: &mut Write, job: &NewJob, id: i64) -> StoreResult<
         .bind(now)
         .bind(step)
         .bind(job.run_at.map(|at| at.timestamp_micros()).filter(|at| *at > now))
+        .bind(!job.parents.is_empty())
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;

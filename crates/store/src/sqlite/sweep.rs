@@ -10,7 +10,9 @@ use outhaul_core::worker::ExpiredChunk;
 use super::SqliteStore;
 use super::convert::{json, lease, now};
 use super::counts::{self, Change};
+use super::dependency;
 use super::history::{Waiting, append_moves, ids};
+use super::progress;
 use super::transaction::Write;
 use crate::error::from_sqlx;
 
@@ -20,11 +22,13 @@ pub(super) async fn stage(store: &SqliteStore, limit: u32) -> StoreResult<Staged
     store
         .write(move |write| {
             Box::pin(async move {
+                // First, so that what it lets go is queued at once.
+                let released = dependency::release(write, limit).await?;
                 let queued = queue(write, limit).await?;
                 let held = hold(write, limit).await?;
                 let cancelled = cancel(write, limit).await?;
                 let settled = settle(write, limit).await?;
-                Ok(Staged { queued, held, cancelled, settled })
+                Ok(Staged { queued, held, cancelled, settled, released })
             })
         })
         .await
@@ -87,6 +91,7 @@ async fn cancel(write: &mut Write, limit: u32) -> StoreResult<u64> {
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;
+    progress::forget(write, unwanted.iter().map(|chunk| chunk.id)).await?;
     sqlx::query(include_str!("sql/chunks_stage_cancel_count.sql"))
         .bind(json(unwanted.iter().map(|chunk| chunk.job_id).collect::<Vec<_>>()))
         .bind(now)
@@ -108,7 +113,7 @@ async fn settle(write: &mut Write, limit: u32) -> StoreResult<u64> {
 }
 
 pub(super) async fn expired(store: &SqliteStore, limit: u32) -> StoreResult<Vec<ExpiredChunk>> {
-    type Row = (i64, i64, u32, String, Option<String>, bool);
+    type Row = (i64, i64, u32, String, Option<String>, bool, i64);
     let rows: Vec<Row> = sqlx::query_as(include_str!("sql/chunks_expired.sql"))
         .bind(now())
         .bind(limit)
@@ -117,12 +122,13 @@ pub(super) async fn expired(store: &SqliteStore, limit: u32) -> StoreResult<Vec<
         .map_err(from_sqlx)?;
     Ok(rows
         .into_iter()
-        .map(|(chunk, fence, attempt, job_type, dataset, cancelled)| ExpiredChunk {
+        .map(|(chunk, fence, attempt, job_type, dataset, cancelled, overdue)| ExpiredChunk {
             lease: lease((chunk, fence)),
             job_type,
             dataset,
             attempt,
             cancelled,
+            overdue: Duration::from_micros(overdue.max(0).unsigned_abs()),
         })
         .collect())
 }
@@ -176,11 +182,6 @@ async fn prune_in(write: &mut Write, keep: Duration, limit: u32) -> StoreResult<
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;
-    let history = sqlx::query(include_str!("sql/jobs_prune_history.sql"))
-        .bind(limit)
-        .execute(write.connection())
-        .await
-        .map_err(from_sqlx)?;
     let jobs = sqlx::query(include_str!("sql/jobs_prune.sql"))
         .execute(write.connection())
         .await
@@ -190,5 +191,5 @@ async fn prune_in(write: &mut Write, keep: Duration, limit: u32) -> StoreResult<
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;
-    Ok(chunks.rows_affected() + history.rows_affected() + jobs.rows_affected())
+    Ok(chunks.rows_affected() + jobs.rows_affected())
 }

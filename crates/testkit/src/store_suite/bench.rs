@@ -213,6 +213,7 @@ impl Bench {
             sum.held += round.held;
             sum.cancelled += round.cancelled;
             sum.settled += round.settled;
+            sum.released += round.released;
         }
         panic!("the stager finds something to do for ever: {sum:?}");
     }
@@ -270,6 +271,8 @@ pub(super) fn job(chunks: usize) -> NewJob {
         on_failure: OnFailure::Stop,
         labels: BTreeMap::new(),
         run_at: None,
+        parents: Vec::new(),
+        on_parent_failure: Default::default(),
         base_path: Some("exports/".to_owned()),
         chunks: (0..chunks).map(|n| chunk(&format!("K{n:05}"))).collect(),
     }

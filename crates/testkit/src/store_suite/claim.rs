@@ -154,6 +154,7 @@ pub(super) async fn wanting_nothing_gives_nothing(kit: Kit) {
         let claimed = bench.store.chunks_claim(bench.worker, &wants, total).await.expect("chunks_claim");
         assert_eq!(claimed, [], "{wants:?} {total}");
     }
+    bench.store.progress_record(&[]).await.expect("progress_record");
     assert!(bench.store.chunks_finish(&[]).await.expect("chunks_finish").is_empty());
     assert!(bench.store.chunks_fail(&[]).await.expect("chunks_fail").is_empty());
     assert!(bench.store.chunks_return(&[]).await.expect("chunks_return").is_empty());

@@ -9,8 +9,9 @@ use outhaul_core::job::{JobStatus, NewJob};
 use outhaul_core::reuse::Reuse;
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::store::JobFilter;
+use outhaul_core::worker::Finish;
 
-use super::bench::{Bench, Kit, SETTINGS, chunk, job};
+use super::bench::{Bench, Kit, SETTINGS, chunk, custom, job, plain};
 use super::files::{begin, generated};
 
 /// All pages of a filter; fails if they do not end.
@@ -90,6 +91,29 @@ pub(super) async fn jobs_are_filtered(kit: Kit) {
     assert_eq!(after.len() + before.len(), 5);
     let future = Some(edge + TimeDelta::hours(1));
     assert_eq!(jobs(&bench, JobFilter { created_after: future, ..limit(10) }).await, []);
+}
+
+pub(super) async fn jobs_are_got_by_their_ids(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (done, chunks) = bench.running_of(custom()).await;
+    let finish = Finish { result: Some("[1]".to_owned()), ..plain(&chunks[0]) };
+    bench.store.chunks_finish(&[finish]).await.expect("chunks_finish");
+    let (running, _) = bench.running(2).await;
+    let waiting = bench.submit(job(1)).await.job_id;
+    bench.submit(job(1)).await;
+    let nobody = JobId::parse("J20260101_0000000000000").expect("well formed");
+    let asked = [running.clone(), nobody.clone(), done.clone(), waiting.clone(), running.clone()];
+    let mut got = bench.store.jobs_get(&asked).await.expect("jobs_get");
+    got.sort_by_key(|job| job.job_id.as_str().to_owned());
+    let mut expected = Vec::new();
+    for id in [&done, &running, &waiting] {
+        expected.push(bench.job(id).await);
+    }
+    expected.sort_by_key(|job| job.job_id.as_str().to_owned());
+    assert_eq!(got, expected, "each once, as one of them is read");
+    assert_eq!(got.iter().filter(|job| job.result.is_some()).count(), 1);
+    assert_eq!(bench.store.jobs_get(&[nobody]).await.expect("jobs_get"), []);
+    assert_eq!(bench.store.jobs_get(&[]).await.expect("jobs_get"), []);
 }
 
 pub(super) async fn chunks_page_completely(kit: Kit) {

@@ -14,6 +14,7 @@ mod bench;
 mod budget;
 mod claim;
 mod dead_letters;
+mod dependencies;
 mod ending;
 mod files;
 mod finish;
@@ -21,7 +22,9 @@ mod history;
 mod leases;
 mod lists;
 mod model;
+mod priority;
 mod probe;
+mod progress;
 mod races;
 mod steps;
 mod storm;
@@ -86,6 +89,15 @@ fn all() -> Vec<Case> {
         unique::a_batch_is_stored_whole_or_not_at_all,
         unique::a_thousand_jobs_are_one_batch,
         unique::batches_that_cross_store_each_key_once,
+        dependencies::a_job_waits_for_the_last_of_its_parents,
+        dependencies::a_parent_that_has_ended_holds_nobody_up,
+        dependencies::a_bad_end_does_what_the_policy_says,
+        dependencies::a_parent_that_completes_after_all_releases_its_child,
+        dependencies::a_child_that_ran_all_the_same_is_not_released_twice,
+        dependencies::unknown_parents_store_nothing,
+        dependencies::cancelling_what_waits_ends_it,
+        dependencies::a_diamond_closes_once,
+        dependencies::submitting_against_the_parents_end,
         claim::a_claim_tells_all_that_a_worker_needs,
         claim::limits_hold_per_queue_and_in_all,
         claim::priority_goes_first_then_turn,
@@ -95,6 +107,16 @@ fn all() -> Vec<Case> {
         claim::a_turn_is_kept_through_retries,
         claim::stopped_jobs_and_paused_queues_give_nothing,
         claim::wanting_nothing_gives_nothing,
+        priority::a_raised_job_is_claimed_first,
+        priority::what_waits_has_it_when_it_is_staged,
+        priority::ended_jobs_keep_their_priority,
+        priority::prioritising_against_claims,
+        progress::progress_is_summed_up_by_job,
+        progress::only_the_owner_records_progress,
+        progress::progress_never_goes_backwards,
+        progress::what_is_settled_is_in_the_counts_alone,
+        progress::recording_against_finishing,
+        progress::reports_that_cross_do_not_deadlock,
         finish::finishing_counts_and_completes,
         finish::a_batch_records_what_is_still_owned,
         finish::a_result_is_kept_with_its_job,
@@ -171,6 +193,7 @@ fn all() -> Vec<Case> {
         files::a_file_is_got_by_its_own_job_only,
         lists::jobs_page_newest_first,
         lists::jobs_are_filtered,
+        lists::jobs_are_got_by_their_ids,
         lists::chunks_page_completely,
         lists::files_page_completely,
         upkeep::the_store_is_ready_and_has_a_name,
@@ -182,6 +205,7 @@ fn all() -> Vec<Case> {
         upkeep::pruning_takes_old_finished_jobs_only,
         upkeep::pruning_keeps_files_and_leftovers,
         upkeep::pruning_takes_steps_and_history_along,
+        upkeep::pruning_leaves_no_progress,
         text::hostile_text_is_stored_and_read_back,
         text::nul_breaks_nothing,
         model::stores_agree_with_the_state_machine,

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use outhaul_core::id::{ChunkId, JobId, Lease};
 use outhaul_core::job::{JobStatus, NewJob, OnFailure};
+use outhaul_core::progress::{Moving, Progress};
 use outhaul_core::state::{Chunk, ChunkState, Event, apply};
-use outhaul_core::store::{Cancelled, Redriven, StoreSettings};
+use outhaul_core::store::{Cancelled, Prioritised, Redriven, StoreSettings};
 use outhaul_core::worker::{Failure, Finish};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -23,6 +24,9 @@ struct Model {
     on_failure: OnFailure,
     chunks: BTreeMap<ChunkId, Chunk>,
     told: BTreeMap<ChunkId, Vec<Told>>,
+    priority: u8,
+    /// Rows so far of what is not settled.
+    rows: BTreeMap<ChunkId, i64>,
 }
 
 /// From, to and attempt of a transition, as history must tell it.
@@ -32,13 +36,16 @@ impl Model {
     fn new(on_failure: OnFailure, ids: impl Iterator<Item = ChunkId>, eligible: bool) -> Self {
         let chunks: BTreeMap<_, _> = ids.map(|id| (id, Chunk::new(eligible))).collect();
         let told = chunks.iter().map(|(id, chunk)| (*id, vec![(None, chunk.state, 0)])).collect();
-        Self { status: JobStatus::Submitted, on_failure, chunks, told }
+        Self { status: JobStatus::Submitted, on_failure, chunks, told, priority: 5, rows: BTreeMap::new() }
     }
 
     /// What a chunk has become.
     fn becomes(&mut self, id: ChunkId, after: Chunk) {
         let before = self.chunks.insert(id, after).expect("a chunk of this job");
         self.told.entry(id).or_default().extend(machine_moves(before, after));
+        if matches!(after.state, ChunkState::Success | ChunkState::Dead | ChunkState::Cancelled) {
+            self.rows.remove(&id);
+        }
     }
 
     fn count(&self, state: ChunkState) -> i64 {
@@ -144,6 +151,8 @@ impl Walk {
             }
             38..40 => self.cancel().await,
             40..46 => self.redrive().await,
+            46..50 => self.prioritise().await,
+            50..60 => self.report().await,
             _ => self.chunk_act().await,
         }
         false
@@ -211,6 +220,33 @@ impl Walk {
             status => Cancelled::TooLate(status),
         };
         assert_eq!(answer, expected, "{}", self.trail);
+    }
+
+    async fn prioritise(&mut self) {
+        let (id, priority) = (self.pick_job(), self.random.random_range(0..10));
+        let answer = self.bench.store.job_prioritise(&id, priority).await.expect("job_prioritise");
+        self.trail.0.push(format!("prioritise {id} {priority}: {answer:?}"));
+        let job = self.jobs.get_mut(&id).expect("a job of ours");
+        let expected = if job.open() { Prioritised::Yes } else { Prioritised::TooLate(job.status) };
+        job.priority = if job.open() { priority } else { job.priority };
+        assert_eq!(answer, expected, "{}", self.trail);
+    }
+
+    /// How far every chunk of a job is, said of those that run and of those that do not.
+    async fn report(&mut self) {
+        let (id, rows) = (self.pick_job(), self.random.random_range(0..1000));
+        self.trail.0.push(format!("report {id} {rows}"));
+        let job = self.jobs.get_mut(&id).expect("a job of ours");
+        let mut batch = Vec::new();
+        for (chunk, Chunk { fence, state, .. }) in &job.chunks {
+            let lease = Lease { chunk: *chunk, fence: *fence };
+            batch.push(Progress { lease, rows, bytes: 2 * rows, fraction: 0.5 });
+            if *state == ChunkState::Running {
+                let so_far = job.rows.entry(*chunk).or_default();
+                *so_far = rows.max(*so_far);
+            }
+        }
+        self.bench.store.progress_record(&batch).await.expect("progress_record");
     }
 
     async fn redrive(&mut self) {
@@ -365,6 +401,9 @@ impl Walk {
         let [done, dead, gone] =
             [ChunkState::Success, ChunkState::Dead, ChunkState::Cancelled].map(|state| model.count(state));
         assert_eq!(counts, (running, done, dead, gone), "{id}: {}", self.trail);
+        let rows = model.rows.values().sum();
+        let moving = Moving { rows, bytes: 2 * rows, chunks: 0.5 * model.rows.len() as f64 };
+        assert_eq!((job.moving, job.priority), (moving, model.priority), "{id}: {}", self.trail);
         assert_eq!(job.error_message.is_some(), dead > 0, "{id}: {}", self.trail);
         let ended = job.completed_at.is_some();
         let may_have = shown.is_final() && running == 0;

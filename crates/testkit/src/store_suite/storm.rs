@@ -9,6 +9,7 @@ use outhaul_core::dead_letter::DeadLetterFilter;
 use outhaul_core::file::FileBegun;
 use outhaul_core::id::{ChunkId, JobId, QueueId, WorkerId};
 use outhaul_core::job::{JobStatus, NewJob, OnFailure};
+use outhaul_core::progress::{Moving, Progress};
 use outhaul_core::reuse::Reuse;
 use outhaul_core::store::{Store, StoreSettings};
 use outhaul_core::worker::{ClaimedChunk, Failure, Finish, Want};
@@ -63,6 +64,7 @@ pub(super) async fn a_mixed_storm_loses_nothing(kit: Kit) {
         let job = bench.job(id).await;
         assert!(matches!(job.status, JobStatus::Completed | JobStatus::Cancelled), "{job:?}");
         assert_eq!(job.counts.total, job.counts.done + job.counts.cancelled + job.counts.failed, "{job:?}");
+        assert_eq!(job.moving, Moving::default(), "nothing is on its way any more: {job:?}");
     }
     bench.counts_hold().await;
     let distinct: HashSet<ChunkId> = finished.iter().copied().collect();
@@ -159,7 +161,8 @@ impl Task {
                     self.store.chunk_snooze(chunk.lease, Duration::ZERO).await.expect("chunk_snooze");
                 }
             }
-            62..70 => {
+            62..65 => self.report().await,
+            65..70 => {
                 let leases: Vec<_> = self.mine.iter().map(|chunk| chunk.lease).collect();
                 self.store.chunks_heartbeat(self.worker, &leases, &[]).await.expect("chunks_heartbeat");
                 let gone = self.store.chunks_cancelled(&leases).await.expect("chunks_cancelled");
@@ -181,14 +184,18 @@ impl Task {
                 self.store.dead_letters_redrive(&filter, limit).await.expect("dead_letters_redrive");
             }
             93 => {
+                let (id, priority) = (self.pick(), self.random.random_range(0..10));
+                self.store.job_prioritise(&id, priority).await.expect("job_prioritise");
+            }
+            94 => {
                 // Few of them, or there would be no storm left.
                 let id = self.ids[self.random.random_range(0..JOBS / 4)].clone();
                 self.store.job_cancel(&id).await.expect("job_cancel");
             }
-            94 => {
+            95 => {
                 self.store.counts_repair(Duration::ZERO, 5).await.expect("counts_repair");
             }
-            95 => {
+            96 => {
                 for chunk in &self.mine {
                     self.store.step_record(chunk.lease, "step", "1").await.expect("step_record");
                     self.store.steps_recorded(chunk.lease).await.expect("steps_recorded");
@@ -204,6 +211,14 @@ impl Task {
                 self.store.chunks_list(&id, None, None, 5).await.expect("chunks_list");
             }
         }
+    }
+
+    /// How far what it owns is, or owned: leases run out.
+    async fn report(&mut self) {
+        let rows = self.random.random_range(0..100);
+        let report = |chunk: &ClaimedChunk| Progress { lease: chunk.lease, rows, bytes: rows, fraction: 0.5 };
+        let reports: Vec<Progress> = self.mine.iter().map(report).collect();
+        self.store.progress_record(&reports).await.expect("progress_record");
     }
 
     fn pick(&mut self) -> JobId {

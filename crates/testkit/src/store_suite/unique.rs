@@ -187,6 +187,7 @@ pub(super) async fn a_batch_answers_in_its_order(kit: Kit) {
         .map(|answer| match answer {
             Submitted::Created(job) => ("created", place(job)),
             Submitted::Existing(job) => ("existing", place(job)),
+            Submitted::NoSuchParents(missing) => panic!("no job here has parents: {missing:?}"),
             Submitted::Duplicate(job) => ("duplicate", place(job)),
             Submitted::KeyConflict => ("conflict", None),
         })

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use outhaul_core::file::FileBegun;
 use outhaul_core::job::{JobStatus, NewJob};
+use outhaul_core::progress::Progress;
 use outhaul_core::reuse::Reuse;
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::Staged;
@@ -251,4 +252,35 @@ pub(super) async fn pruning_takes_steps_and_history_along(kit: Kit) {
     let after = (bench.probe.number(rows).await, bench.probe.number(steps).await);
     assert_eq!(after, (before.0 / 2, before.1 / 2), "half of it went, half of it stays");
     assert_eq!(bench.store.steps_list(&ids[1]).await.expect("steps_list").len(), 6);
+}
+
+/// What a failed job holds is not settled, and keeps its progress as long as the job is there.
+pub(super) async fn pruning_leaves_no_progress(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (id, chunks) = bench.running(3).await;
+    let (other, others) = bench.running(1).await;
+    let all: Vec<Progress> = chunks
+        .iter()
+        .chain(&others)
+        .map(|chunk| Progress { lease: chunk.lease, rows: 4, bytes: 4, fraction: 0.25 })
+        .collect();
+    bench.store.progress_record(&all).await.expect("progress_record");
+    bench.fail(&chunks[0], Some(Duration::ZERO)).await.expect("still owned");
+    bench.finish(&chunks[1..2]).await;
+    bench.fail(&chunks[2], None).await.expect("still owned");
+    assert_eq!(bench.stage().await.held, 1);
+    let job = bench.job(&id).await;
+    assert_eq!((job.status, job.moving.rows), (JobStatus::Failed, 4));
+    let rows = "select count(*) from chunk_progress";
+    assert_eq!(bench.probe.number(rows).await, 2);
+
+    let store = &bench.store;
+    eventually("old enough", || async {
+        store.jobs_prune(Duration::ZERO, 10).await.expect("jobs_prune");
+        store.job_get(&id).await.expect("job_get").is_none().then_some(())
+    })
+    .await;
+    prune(&bench, Duration::ZERO, 10).await;
+    assert_eq!(bench.probe.number(rows).await, 1, "only that of the job that runs");
+    assert_eq!(bench.job(&other).await.moving.rows, 4);
 }

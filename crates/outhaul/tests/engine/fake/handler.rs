@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul::core::file::Leftover;
+use outhaul::core::progress::Total;
 use outhaul::core::queue::QueueSpec;
 use outhaul::core::retry::{Backoff, RetryPolicy};
 use outhaul::core::store::Store;
@@ -85,6 +86,35 @@ impl TestHandler {
                 self.gate.acquire().await.unwrap().forget();
                 done()
             }
+            // Halfway from its start on, and there it stays until the gate opens.
+            "half" => {
+                context.expect(Total::Exact(100));
+                context.progress(50, 500);
+                self.gate.acquire().await.unwrap().forget();
+                done()
+            }
+            // Moves until the gate opens, whatever it is told.
+            "moving" => {
+                let mut rows = 0;
+                while self.gate.available_permits() == 0 {
+                    rows += 1;
+                    context.progress(rows, 0);
+                    if let Some(reason) = context.should_stop()
+                        && self.seen.stopped.lock().unwrap().is_empty()
+                    {
+                        self.seen.stopped.lock().unwrap().push((key.clone(), reason));
+                        self.changed.send_modify(|count| *count += 1);
+                    }
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                done()
+            }
+            // Moves, and is gone soon.
+            "brief" => {
+                context.progress(50, 500);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                done()
+            }
             "gate" => {
                 self.gate.acquire().await.unwrap().forget();
                 done()
@@ -154,6 +184,7 @@ pub(crate) fn settings(concurrency: u32, lease: Duration) -> EngineSettings {
         roles: "worker,scheduler".to_owned(),
         worker: WorkerSettings {
             concurrency,
+            claim_limit: None,
             lease,
             heartbeat: lease / 10,
             poll_interval: Duration::from_millis(20),

@@ -16,6 +16,7 @@ use outhaul::core::file::*;
 use outhaul::core::history::*;
 use outhaul::core::id::*;
 use outhaul::core::job::*;
+use outhaul::core::progress::Progress;
 use outhaul::core::queue::{QueueRow, QueueSpec};
 use outhaul::core::state::{self, Chunk, ChunkState, ChunkStatus, Event};
 use outhaul::core::step::*;
@@ -52,6 +53,11 @@ pub(crate) struct Rows {
     pub(crate) hints: u32,
     /// Recorded steps of each chunk, in their order, with the fence of who recorded them.
     pub(crate) steps: Vec<(ChunkId, i64, StepRecord)>,
+    /// The chunks that each accepted call for progress named, and what was taken of them.
+    pub(crate) progress_calls: Vec<Vec<Lease>>,
+    pub(crate) progress: Vec<Progress>,
+    /// How many chunks each claim got, if any.
+    pub(crate) claims: Vec<usize>,
     next_worker: i64,
 }
 
@@ -261,6 +267,9 @@ impl Store for Fake {
                     claimed_at: clock::now(),
                 });
             }
+            if !claimed.is_empty() {
+                rows.claims.push(claimed.len());
+            }
             claimed
         }))
     }
@@ -294,6 +303,18 @@ impl Store for Fake {
         self.check("chunk_may_publish", &[lease])?;
         Ok(self.rows().owned(lease).is_some_and(|row| !row.job_cancelled))
     }
+    async fn progress_record(&self, progress: &[Progress]) -> StoreResult<()> {
+        let leases: Vec<Lease> = progress.iter().map(|one| one.lease).collect();
+        self.check("progress_record", &leases)?;
+        self.edit(|rows| {
+            rows.progress_calls.push(leases);
+            let held = progress.iter().copied().filter(|one| rows.owned(one.lease).is_some());
+            let held: Vec<Progress> = held.collect();
+            rows.progress.extend(held);
+        });
+        Ok(())
+    }
+
     async fn chunks_finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>> {
         let leases: Vec<Lease> = finishes.iter().map(|finish| finish.lease).collect();
         self.check("chunks_finish", &leases)?;
@@ -413,6 +434,7 @@ impl Store for Fake {
             dataset: None,
             attempt: row.chunk.attempt,
             cancelled: row.job_cancelled,
+            overdue: now - row.expires,
         };
         Ok(expired.map(chunk).collect())
     }
@@ -489,6 +511,14 @@ impl Store for Fake {
     async fn job_cancel(&self, _: &JobId) -> StoreResult<Cancelled> {
         unreachable!("the engine never asks for this")
     }
+    async fn jobs_get(&self, _: &[JobId]) -> StoreResult<Vec<Job>> {
+        unreachable!("the engine never asks for this")
+    }
+
+    async fn job_prioritise(&self, _: &JobId, _: u8) -> StoreResult<Prioritised> {
+        unreachable!("the engine never asks for this")
+    }
+
     async fn job_redrive(&self, _: &JobId) -> StoreResult<Redriven> {
         unreachable!("the engine never asks for this")
     }

@@ -151,3 +151,16 @@ fn our_own_job_types_cannot_be_replaced() {
 fn a_job_type_is_registered_once() {
     let _ = Registry::new().job::<Failing>().job::<Failing>();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_see_how_far_a_job_says_it_is() {
+    let stage = Stage::new().await;
+    let engine = stage.engine(stage.registry(), 1).await;
+    let id = stage.client.enqueue(play("quarter")).await.unwrap().job_id;
+    let job = stage.until(&id, |job| job.moving.rows > 0).await;
+    assert_eq!((job.moving.rows, job.counts.progress(&job.moving)), (2, 0.25));
+    stage.seen.gate.add_permits(1);
+    let job = stage.ended(&id).await;
+    assert_eq!(job.counts.progress(&job.moving), 1.0);
+    engine.stop().await;
+}

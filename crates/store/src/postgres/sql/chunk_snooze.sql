@@ -1,7 +1,9 @@
+-- By their keys: the text added to the states keeps the indexes over states out of it, which are dear to
+-- walk when many chunks have moved or many jobs wait.
 WITH locked AS MATERIALIZED (
     SELECT c.id, c.attempt, c.worker_id
     FROM job_chunk c
-    WHERE c.id = $1 AND c.fence = $2 AND c.state = 'RUNNING'
+    WHERE c.id = $1 AND c.fence = $2 AND c.state || '' = 'RUNNING'
     FOR UPDATE
 ), told AS (
     INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
@@ -16,6 +18,6 @@ WITH locked AS MATERIALIZED (
     UPDATE job j
     SET status = 'IN_PROGRESS', version = j.version + 1, updated_at = clock_timestamp(), started_at = m.started_at
     FROM moved m
-    WHERE j.id = m.job_id AND j.status = 'SUBMITTED'
+    WHERE j.id = m.job_id AND j.id = ANY (ARRAY(SELECT job_id FROM moved)) AND j.status || '' = 'SUBMITTED'
 )
 SELECT EXISTS (SELECT FROM moved)

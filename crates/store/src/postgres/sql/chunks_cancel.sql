@@ -13,6 +13,8 @@ WITH locked AS MATERIALIZED (
     SET state = 'CANCELLED', completed_at = clock_timestamp(), lease_until = NULL, worker_id = NULL
     WHERE c.id = ANY (ARRAY(SELECT id FROM locked))
     RETURNING c.id, c.fence, c.job_id, c.started_at
+), settled AS (
+    DELETE FROM chunk_progress p WHERE p.chunk_id = ANY (ARRAY(SELECT id FROM moved))
 ), gained AS MATERIALIZED (
     SELECT job_id, count(*)::integer AS cancelled, min(started_at) AS started_at FROM moved GROUP BY job_id
 ), jobs AS MATERIALIZED (

@@ -43,6 +43,8 @@ WITH input AS MATERIALIZED (
     ) AS t (place, from_state, to_state)
     WHERE t.place = 1 OR m.state = 'DEAD'
     ORDER BY m.id, t.place
+), settled AS (
+    DELETE FROM chunk_progress p WHERE p.chunk_id = ANY (ARRAY(SELECT id FROM moved WHERE state <> 'RETRY'))
 ), changed AS MATERIALIZED (
     SELECT m.job_id, (count(*) FILTER (WHERE m.state = 'DEAD'))::integer AS failed,
            (count(*) FILTER (WHERE m.state = 'CANCELLED'))::integer AS cancelled, min(m.started_at) AS started_at,

@@ -65,6 +65,8 @@ WITH given AS MATERIALIZED (
               LEFT JOIN recorded r ON r.chunk_id = l.id
               WHERE i.kind = 'none' OR r.chunk_id IS NOT NULL))
     RETURNING c.id, c.job_id, c.fence, c.started_at
+), settled AS (
+    DELETE FROM chunk_progress p WHERE p.chunk_id = ANY (ARRAY(SELECT id FROM done))
 ), gained AS MATERIALIZED (
     SELECT d.job_id, count(*)::integer AS done,
            (count(*) FILTER (WHERE i.kind = 'reused'))::integer AS reused,

@@ -18,7 +18,7 @@ WITH locked AS MATERIALIZED (
 ), jobs AS MATERIALIZED (
     SELECT j.id
     FROM job j
-    WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) AND j.status = 'SUBMITTED'
+    WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) AND j.status || '' = 'SUBMITTED'
     ORDER BY j.id
     FOR UPDATE
 ), begun AS (

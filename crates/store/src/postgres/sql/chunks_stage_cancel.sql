@@ -13,7 +13,9 @@ WITH cancelled AS MATERIALIZED (
     UPDATE job_chunk c
     SET state = 'CANCELLED', held = false, completed_at = clock_timestamp()
     WHERE c.id = ANY (ARRAY(SELECT id FROM picked))
-    RETURNING c.job_id
+    RETURNING c.id, c.job_id
+), settled AS (
+    DELETE FROM chunk_progress p WHERE p.chunk_id = ANY (ARRAY(SELECT id FROM moved))
 ), gained AS MATERIALIZED (
     SELECT job_id, count(*)::integer AS cancelled FROM moved GROUP BY job_id
 ), jobs AS MATERIALIZED (

@@ -1,12 +1,12 @@
 WITH chunk AS (
     SELECT c.id, c.chunk_key, c.state, c.fence, c.attempt, c.worker_id, c.started_at, c.completed_at,
-           j.created_at, j.run_at
+           j.created_at, j.run_at, EXISTS (SELECT FROM job_parent w WHERE w.child_id = j.id) AS waited
     FROM job j
     JOIN job_chunk c ON c.job_id = j.id
     WHERE j.job_id = $1 AND j.pruned_at IS NULL AND ($2::text IS NULL OR c.chunk_key = $2)
 ), told AS (
     SELECT c.id AS chunk_id, c.chunk_key, c.created_at AS at, 0::bigint AS sequence, NULL::text AS from_state,
-           CASE WHEN c.run_at > c.created_at THEN 'CREATED' ELSE 'QUEUED' END AS to_state, 0 AS attempt,
+           CASE WHEN c.waited OR c.run_at > c.created_at THEN 'CREATED' ELSE 'QUEUED' END AS to_state, 0 AS attempt,
            NULL::bigint AS worker_id, NULL::text AS step, NULL::text AS cause
     FROM chunk c
     UNION ALL

@@ -4,6 +4,8 @@ WITH victims AS MATERIALIZED (
     WHERE c.job_id = ANY (ARRAY(
         SELECT j.id FROM job j WHERE j.pruned_at IS NOT NULL LIMIT $1))
     LIMIT $1
+), progress AS (
+    DELETE FROM chunk_progress WHERE chunk_id = ANY (ARRAY(SELECT id FROM victims))
 ), steps AS (
     DELETE FROM step WHERE chunk_id = ANY (ARRAY(SELECT id FROM victims))
 ), history AS (

@@ -1,9 +1,10 @@
+-- By the chunk's key: the text added to its state keeps the index over running chunks out of it.
 -- The chunk is locked against takeover until the step is committed: whoever claims it next sees the
 -- step. A row under the same fence is a try of ours whose answer was lost.
 WITH owner AS MATERIALIZED (
     SELECT c.id, c.job_id
     FROM job_chunk c
-    WHERE c.id = $1 AND c.fence = $2 AND c.state = 'RUNNING'
+    WHERE c.id = $1 AND c.fence = $2 AND c.state || '' = 'RUNNING'
     FOR SHARE
 ), recorded AS (
     INSERT INTO step (chunk_id, name, fence, result)

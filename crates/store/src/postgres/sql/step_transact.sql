@@ -3,7 +3,7 @@
 WITH owner AS MATERIALIZED (
     SELECT c.id, c.job_id
     FROM job_chunk c
-    WHERE c.id = $1 AND c.fence = $2 AND c.state = 'RUNNING' AND c.lease_until > clock_timestamp()
+    WHERE c.id = $1 AND c.fence = $2 AND c.state || '' = 'RUNNING' AND c.lease_until > clock_timestamp()
     FOR SHARE
 ), recorded AS (
     INSERT INTO step (chunk_id, name, fence, result)

@@ -2,5 +2,5 @@
 SELECT s.name, s.result, s.completed_at
 FROM job_chunk c
 LEFT JOIN step s ON s.chunk_id = c.id
-WHERE c.id = $1 AND c.fence = $2 AND c.state = 'RUNNING'
+WHERE c.id = $1 AND c.fence = $2 AND c.state || '' = 'RUNNING'
 ORDER BY s.completed_at, s.name

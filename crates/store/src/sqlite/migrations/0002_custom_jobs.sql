@@ -26,8 +26,7 @@ CREATE TABLE step (
 -- row tells of them, so that a chunk that simply succeeds writes no history.
 CREATE TABLE chunk_history (
     id         INTEGER PRIMARY KEY,
-    job_id     INTEGER NOT NULL,
-    chunk_id   INTEGER NOT NULL,
+    chunk_id   INTEGER NOT NULL REFERENCES job_chunk (id) ON DELETE CASCADE,
     at         INTEGER NOT NULL,
     worker_id  INTEGER,
     attempt    INTEGER NOT NULL,
@@ -36,4 +35,4 @@ CREATE TABLE chunk_history (
     step       TEXT,
     cause      TEXT
 ) STRICT;
-CREATE INDEX chunk_history_of_job ON chunk_history (job_id, id);
+CREATE INDEX history_of_chunk ON chunk_history (chunk_id);

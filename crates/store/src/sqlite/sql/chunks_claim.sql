@@ -1,7 +1,7 @@
 -- The chunks to claim, in claim order: at most its limit of each queue, and ?2 in all. Each queue's
 -- share is read from the head of the claim index, so that the cost does not grow with the queue.
 -- ?1 [[queue, limit], …], ?2 total
-SELECT c.id, c.fence, c.job_id AS job, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost,
+SELECT c.id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost,
        j.job_id, j.job_type, j.dataset, j.owner, j.params, j.created_at
 FROM json_each(?1) AS want
 CROSS JOIN queue AS q ON q.id = want.value ->> 0 AND q.paused = 0

@@ -1,5 +1,6 @@
 -- ?1 now, ?2 limit
-SELECT c.id, c.fence, c.attempt, j.job_type, j.dataset, j.status = 'CANCELLED' AS cancelled
+SELECT c.id, c.fence, c.attempt, j.job_type, j.dataset, j.status = 'CANCELLED' AS cancelled,
+       ?1 - c.lease_until AS overdue
 FROM job_chunk AS c INDEXED BY chunk_running
 CROSS JOIN job AS j ON j.id = c.job_id
 WHERE c.state = 'RUNNING' AND c.lease_until < ?1

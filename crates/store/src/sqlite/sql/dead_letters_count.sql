@@ -1,8 +1,9 @@
 -- ?1 job id, ?2 job type, ?3 dataset, ?4 text, ?5 at or after, ?6 before
+-- Those that a redrive may move.
 SELECT count(*)
 FROM job_chunk AS c INDEXED BY chunk_dead
 CROSS JOIN job AS j ON j.id = c.job_id
-WHERE c.state = 'DEAD' AND j.pruned_at IS NULL
+WHERE c.state = 'DEAD' AND j.pruned_at IS NULL AND j.status IN ('FAILED', 'IN_PROGRESS')
   AND (?1 IS NULL OR j.job_id = ?1)
   AND (?2 IS NULL OR j.job_type = ?2)
   AND (?3 IS NULL OR j.dataset = ?3)

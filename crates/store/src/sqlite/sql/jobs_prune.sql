@@ -1,4 +1,3 @@
 DELETE FROM job
 WHERE pruned_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM job_chunk AS c WHERE c.job_id = job.id)
-  AND NOT EXISTS (SELECT 1 FROM chunk_history AS h WHERE h.job_id = job.id)

@@ -1,0 +1,163 @@
+//! Jobs that wait for others: who their parents are, and what the end of one means to them.
+
+use std::collections::BTreeMap;
+
+use outhaul_core::id::JobId;
+use outhaul_core::job::NewJob;
+use outhaul_core::state::ChunkState;
+use outhaul_core::store::StoreResult;
+
+use super::convert::json;
+use super::history::{Entry, Waiting, append, ids};
+use super::transaction::Write;
+use crate::error::from_sqlx;
+
+/// The parents of a job that is to be stored.
+pub(super) struct Parents {
+    found: Vec<i64>,
+    /// Those that are not there, or are another's.
+    pub(super) missing: Vec<JobId>,
+}
+
+impl Parents {
+    pub(super) async fn of(write: &mut Write, job: &NewJob) -> StoreResult<Self> {
+        if job.parents.is_empty() {
+            return Ok(Self { found: Vec::new(), missing: Vec::new() });
+        }
+        let rows: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/job_submit_find_parents.sql"))
+            .bind(json(&job.parents))
+            .bind(&job.owner)
+            .fetch_all(write.connection())
+            .await
+            .map_err(from_sqlx)?;
+        let is_missing = |parent: &&JobId| !rows.iter().any(|(_, found)| found == parent.as_str());
+        let missing = job.parents.iter().filter(is_missing).cloned().collect();
+        Ok(Self { found: rows.iter().map(|(id, _)| *id).collect(), missing })
+    }
+
+    pub(super) async fn insert(&self, write: &mut Write, child: i64) -> StoreResult<()> {
+        if self.found.is_empty() {
+            return Ok(());
+        }
+        sqlx::query(include_str!("sql/job_submit_parents.sql"))
+            .bind(child)
+            .bind(json(&self.found))
+            .execute(write.connection())
+            .await
+            .map_err(from_sqlx)?;
+        Ok(())
+    }
+}
+
+/// A wait that is over.
+#[derive(sqlx::FromRow)]
+struct Ended {
+    child_id: i64,
+    parent_id: i64,
+    parent: String,
+    status: String,
+    what: String,
+}
+
+/// What the ends of some parents mean to one child.
+#[derive(Default)]
+struct Verdict {
+    waits: i64,
+    cancel: bool,
+    fail: bool,
+    reason: Option<String>,
+}
+
+/// Settles waits whose parent has ended; returns how many.
+pub(super) async fn release(write: &mut Write, limit: u32) -> StoreResult<u64> {
+    let ended: Vec<Ended> = sqlx::query_as(include_str!("sql/chunks_stage_release.sql"))
+        .bind(limit)
+        .fetch_all(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    if ended.is_empty() {
+        return Ok(0);
+    }
+    let waits: Vec<(i64, i64)> = ended.iter().map(|wait| (wait.child_id, wait.parent_id)).collect();
+    sqlx::query(include_str!("sql/chunks_stage_release_settle.sql"))
+        .bind(json(&waits))
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    let mut children: BTreeMap<i64, Verdict> = BTreeMap::new();
+    for wait in &ended {
+        let verdict = children.entry(wait.child_id).or_default();
+        verdict.waits += 1;
+        verdict.cancel |= wait.what == "cancel";
+        verdict.fail |= wait.what == "fail";
+        if wait.what != "run" {
+            let reason = format!("The job it depends on, {}, is {}", wait.parent, wait.status);
+            // Of several the same one on every database.
+            let first = verdict.reason.take().map_or(reason.clone(), |other| other.min(reason));
+            verdict.reason = Some(first);
+        }
+    }
+    for (child, verdict) in &children {
+        settle(write, *child, verdict).await?;
+    }
+    Ok(ended.len() as u64)
+}
+
+async fn settle(write: &mut Write, child: i64, verdict: &Verdict) -> StoreResult<()> {
+    let now = write.now;
+    let dead = if verdict.fail && !verdict.cancel { fail_chunks(write, child, verdict).await? } else { 0 };
+    let status = match (verdict.cancel, verdict.fail) {
+        (true, _) => Some("CANCELLED"),
+        (false, true) => Some("FAILED"),
+        (false, false) => None,
+    };
+    let left: Option<i64> = sqlx::query_scalar(include_str!("sql/chunks_stage_release_job.sql"))
+        .bind(child)
+        .bind(verdict.waits)
+        .bind(status)
+        .bind(&verdict.reason)
+        .bind(dead)
+        .bind(now)
+        .fetch_optional(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    if left == Some(0) {
+        sqlx::query(include_str!("sql/chunks_stage_release_chunks.sql"))
+            .bind(child)
+            .execute(write.connection())
+            .await
+            .map_err(from_sqlx)?;
+    }
+    Ok(())
+}
+
+async fn fail_chunks(write: &mut Write, child: i64, verdict: &Verdict) -> StoreResult<i64> {
+    let waiting: Vec<Waiting> = sqlx::query_as(include_str!("sql/chunks_stage_release_waiting.sql"))
+        .bind(child)
+        .fetch_all(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    let cause = verdict.reason.as_deref();
+    let entries: Vec<Entry<'_>> = waiting
+        .iter()
+        .map(|chunk| Entry {
+            chunk: chunk.id,
+            from: ChunkState::Created,
+            to: ChunkState::Dead,
+            attempt: chunk.attempt,
+            worker: None,
+            step: None,
+            cause,
+        })
+        .collect();
+    append(write, &entries).await?;
+    let now = write.now;
+    sqlx::query(include_str!("sql/chunks_stage_release_dead.sql"))
+        .bind(ids(&waiting))
+        .bind(cause)
+        .bind(now)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    Ok(waiting.len() as i64)
+}

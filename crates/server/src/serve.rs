@@ -66,7 +66,7 @@ pub enum StartError {
     JobType(String, String),
     /// What calls the steps of job types.
     #[error("steps cannot be called: {0}")]
-    HttpClient(#[source] reqwest::Error),
+    HttpClient(#[source] crate::steps::ClientError),
     /// A folder of the embedded parts.
     #[error("{0} cannot be made: {1}")]
     Folder(String, #[source] std::io::Error),

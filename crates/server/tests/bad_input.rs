@@ -450,7 +450,15 @@ async fn custom_jobs_are_judged_as_strictly(kind: Kind) {
         (json!({ "items": [good], "jobType": "NOWHERE" }), vec![""]),
         (json!({ "jobType": "NOWHERE", "report": "x" }), vec!["", "/report"]),
         (json!({ "jobType": "NOWHERE", "dataset": "positions", "output": {} }), vec!["/dataset", "/output"]),
-        (json!({ "jobType": "NOWHERE", "dependsOn": [] }), vec!["/dependsOn"]),
+        (json!({ "jobType": "NOWHERE", "dependsOn": ["J20260102_0123456789ABC"] }), vec!["/dependsOn"]),
+        (
+            json!({ "jobType": "NOWHERE", "dependsOn": [1, "x"], "onParentFailure": "wait" }),
+            vec!["/dependsOn/0", "/dependsOn/1", "/onParentFailure"],
+        ),
+        (
+            json!({ "jobType": "NOWHERE", "payload": { "$serde_json::private::RawValue": "[1]" } }),
+            vec!["/payload/$serde_json::private::RawValue"],
+        ),
         (
             json!({ "jobType": "NOPE", "Payload": 1, "priority": 10, "labels": 5, "runAt": 5, "idempotencyKey": "" }),
             vec!["/Payload", "/idempotencyKey", "/jobType", "/labels", "/priority", "/runAt"],

@@ -107,3 +107,28 @@ async fn a_database_that_is_away_for_a_moment_costs_no_attempt() {
     assert_eq!(store.rows().writes, [], "no failure was recorded");
     engine.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_who_knows_a_job_type_judges_its_lost_attempts() {
+    let lease_time = Duration::from_secs(5);
+    let (store, handler) = (Fake::new(lease_time), TestHandler::new());
+    // Two attempts whose owner is gone: one of a type that this process knows, one of another's.
+    for (job_type, key) in [("TEST", "known"), ("ELSEWHERE", "unknown")] {
+        store.add(job_type, key);
+    }
+    store.edit(|rows| {
+        for row in &mut rows.chunks {
+            row.chunk = outhaul::core::state::apply(row.chunk, outhaul::core::state::Event::Claim).unwrap();
+            row.expires = std::time::Instant::now();
+        }
+    });
+    let engine = start(store.clone(), &handler, settings(0, lease_time)).await;
+    store.until("the known one is judged", |rows| rows.state("known") != ChunkState::Running).await;
+    assert_eq!(store.rows().state("unknown"), ChunkState::Running, "left to a process that knows it");
+    // Ten leases later nobody can be left who does: it is tried again, and not called dead here.
+    let long_ago =
+        std::time::Instant::now().checked_sub(lease_time * 11).expect("the machine runs for longer");
+    store.edit(|rows| rows.chunks[1].expires = long_ago);
+    store.until("it is given up", |rows| rows.state("unknown") == ChunkState::Retry).await;
+    engine.stop().await;
+}

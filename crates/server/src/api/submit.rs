@@ -74,6 +74,9 @@ pub(super) async fn submit(
     let is_export = members.contains_key("items");
     let plan = if is_export { export_request::plan(&state.exports, &members, &mut errors) } else { None };
     let custom = custom_request::read(&state.registry, &mut members, &mut errors);
+    if dry_run && errors.is_empty() {
+        check_parents(&state, &options.depends_on, &mut errors).await?;
+    }
     let job = match (plan, custom) {
         _ if !errors.is_empty() => return Err(Problem::invalid(errors)),
         (Some(plan), _) if dry_run => {
@@ -167,6 +170,22 @@ async fn store(state: &AppState, job: NewJob) -> Result<Job, Problem> {
             "this idempotency key was used for a different request",
         )),
     }
+}
+
+/// What storing the job would find wrong with its parents, without storing it.
+async fn check_parents(
+    state: &AppState,
+    parents: &[JobId],
+    errors: &mut Vec<FieldError>,
+) -> Result<(), Problem> {
+    if parents.is_empty() {
+        return Ok(());
+    }
+    let found = state.store.jobs_get(parents).await?;
+    let is_there = |parent: &&JobId| found.iter().any(|job| job.job_id == **parent && job.owner == OWNER);
+    let missing: Vec<JobId> = parents.iter().filter(|parent| !is_there(parent)).cloned().collect();
+    errors.extend(no_such_parents(&missing));
+    Ok(())
 }
 
 fn no_such_parents(missing: &[JobId]) -> Vec<FieldError> {

@@ -20,8 +20,8 @@ use super::dial::NotFound;
 const LONGEST_REASON: usize = 200;
 
 /// What is sent, and what may come back.
-pub(super) struct Call<'a> {
-    pub(super) url: &'a Url,
+pub(super) struct Call {
+    pub(super) url: Url,
     /// For all of it, from the name service to the last byte.
     pub(super) timeout: Duration,
     /// Beside those of every call.
@@ -34,23 +34,26 @@ pub(super) struct Call<'a> {
 
 impl Client {
     /// Makes the call; a result is JSON text.
-    pub(super) async fn call(&self, call: Call<'_>) -> Result<String, Failed> {
-        self.check(call.url).map_err(|refused| Failed::Fatal(refused.to_string().into()))?;
+    pub(super) async fn call(&self, call: Call) -> Result<String, Failed> {
+        self.check(&call.url).map_err(|refused| Failed::Fatal(refused.to_string().into()))?;
         let timeout = call.timeout;
-        match tokio::time::timeout(timeout, self.exchange(call)).await {
-            Ok(answer) => answer,
+        let client = self.clone();
+        let exchange = self.threads.spawn(async move { client.exchange(call).await });
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(retryable("the call broke off")),
             Err(_) => Err(Failed::Retryable(format!("no answer within {}", short(timeout)).into())),
         }
     }
 
-    async fn exchange(&self, call: Call<'_>) -> Result<String, Failed> {
+    async fn exchange(&self, call: Call) -> Result<String, Failed> {
         let mut request = self.http.post(call.url.clone());
         request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
         for (name, value) in call.headers {
             request = request.header(name, value);
         }
         let sent = request.body(call.body).send().await;
-        let response = sent.map_err(|error| not_answered(call.url, &error))?;
+        let response = sent.map_err(|error| not_answered(&call.url, &error))?;
         let retry_after = header(&response, &RETRY_AFTER);
         if let Some(failed) = answer::failure(response.status(), retry_after, clock::now()) {
             return Err(failed);

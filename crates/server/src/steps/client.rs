@@ -9,6 +9,7 @@ use url::Url;
 
 use super::allow::{Allow, Refused};
 use super::dial::{Guard, Lookup, system};
+use super::threads::Threads;
 
 /// How long a connection may take to come about, name service and TLS included.
 pub(super) const TO_CONNECT: Duration = Duration::from_secs(10);
@@ -16,20 +17,32 @@ pub(super) const TO_CONNECT: Duration = Duration::from_secs(10);
 const IDLE: usize = 16;
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
+/// Why no client could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// TLS or the resolver.
+    #[error(transparent)]
+    Http(#[from] reqwest::Error),
+    /// Threads.
+    #[error(transparent)]
+    Threads(#[from] std::io::Error),
+}
+
 /// Calls steps. Cheap to clone; connections are shared.
 #[derive(Clone)]
 pub struct Client {
     pub(super) http: reqwest::Client,
+    pub(super) threads: Threads,
     allow: Arc<Allow>,
 }
 
 impl Client {
     /// A client that calls public addresses and what `[http] allow` names.
-    pub fn new(allow: Allow) -> Result<Self, reqwest::Error> {
+    pub fn new(allow: Allow) -> Result<Self, ClientError> {
         Self::with_lookup(allow, system())
     }
 
-    pub(super) fn with_lookup(allow: Allow, lookup: Lookup) -> Result<Self, reqwest::Error> {
+    pub(super) fn with_lookup(allow: Allow, lookup: Lookup) -> Result<Self, ClientError> {
         let allow = Arc::new(allow);
         let guard = Arc::new(Guard { allow: allow.clone(), lookup });
         let builder = || {
@@ -46,7 +59,7 @@ impl Client {
         };
         // A machine without root certificates can still call plain http.
         let http = builder().build().or_else(|_| builder().tls_certs_only([]).build())?;
-        Ok(Self { http, allow })
+        Ok(Self { http, threads: Threads::start()?, allow })
     }
 
     /// Why a step at this address would fail as things are; names are judged only when they are called.

@@ -119,8 +119,13 @@ impl HttpJob {
         headers.push(("idempotency-key", id));
         let parent = attempt.traceparent.as_deref();
         headers.push(("traceparent", traceparent(parent, job_id, rand::random())));
-        let call =
-            Call { url: &step.url, timeout: step.timeout, headers, body, max_bytes: self.max_response_bytes };
+        let call = Call {
+            url: step.url.clone(),
+            timeout: step.timeout,
+            headers,
+            body,
+            max_bytes: self.max_response_bytes,
+        };
         // Where a timeout of the whole attempt finds it.
         attempt.context.enter_step(&step.name);
         let answered = self.client.call(call).await;

@@ -12,8 +12,9 @@ mod handler;
 pub(crate) mod sign;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod trace;
 
 pub use self::allow::Allow;
-pub use self::client::Client;
+pub use self::client::{Client, ClientError};
 pub use self::handler::HttpJob;

@@ -144,6 +144,7 @@ fn all() -> Vec<Case> {
         steps::internal_steps_are_not_listed,
         steps::recording_against_reaping,
         steps::params_are_claimed_intact,
+        steps::params_that_cannot_be_read_fail_alone,
         history::a_plain_success_writes_no_history,
         history::a_full_life_is_that_of_the_state_machine,
         history::waiting_and_giving_back_are_told,

@@ -173,6 +173,19 @@ pub(super) async fn recording_against_reaping(kit: Kit) {
 }
 
 /// What a payload may hold: any JSON, as it came.
+/// A claim is made before its rows are read: one that cannot be read must not take others with it.
+pub(super) async fn params_that_cannot_be_read_fail_alone(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let broken = bench.submit(custom()).await.job_id;
+    let sound = bench.submit(custom()).await.job_id;
+    let sql = format!("update job set params = 'not JSON' where job_id = '{broken}'");
+    assert_eq!(bench.probe.execute(&sql).await, 1);
+    let claimed = bench.claim(10).await;
+    let params = |id: &JobId| claimed.iter().find(|chunk| chunk.job_id == *id).map(|chunk| &chunk.params);
+    assert_eq!(params(&broken), Some(&serde_json::Value::Null));
+    assert_eq!(params(&sound), Some(&custom().params));
+}
+
 pub(super) async fn params_are_claimed_intact(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     for params in [

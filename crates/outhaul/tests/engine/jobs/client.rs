@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use outhaul::core::clock;
 use outhaul::core::job::JobStatus;
+use outhaul::core::queue::QueueSpec;
 use outhaul::{Client, Context, EnqueueError, EnqueueOptions, Job, JobError, JobOptions, Registry};
 use outhaul::{Submission, SubmitOptions};
 use serde::{Deserialize, Serialize};
@@ -207,4 +208,43 @@ async fn whoever_has_the_url_may_submit() {
     let client = Client::connect(&url).await.unwrap();
     assert!(client.enqueue(play("end")).await.unwrap().new);
     assert!(matches!(Client::connect("mysql://x").await.err(), Some(EnqueueError::Store(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submitter_leaves_a_queues_budget_to_its_workers() {
+    let stage = Stage::new().await;
+    let budget = QueueSpec { name: "job:PLAY".to_owned(), max_concurrent: Some(4) };
+    stage.store.queues_sync(&[budget]).await.unwrap();
+    stage.client.enqueue(play("end")).await.unwrap();
+    let queues = stage.store.queues_list().await.unwrap();
+    let play = queues.iter().find(|queue| queue.name == "job:PLAY").unwrap();
+    assert_eq!((play.max_concurrent, play.depth), (Some(4), 1));
+}
+
+/// Anything, as deep as it comes.
+#[derive(Serialize, Deserialize)]
+struct Deep {
+    body: serde_json::Value,
+}
+
+impl Job for Deep {
+    const TYPE: &'static str = "DEEP";
+    type Output = ();
+
+    async fn run(&self, _: &Context) -> Result<(), JobError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_read_back_is_not_stored() {
+    let stage = Stage::new().await;
+    let nested = (0..130).fold(json!(1), |inner, _| json!([inner]));
+    let reserved = json!({ "$serde_json::private::RawValue": "[1]" });
+    for body in [nested, reserved] {
+        let refused = stage.client.enqueue(Deep { body }).await;
+        assert!(matches!(refused, Err(EnqueueError::Invalid(_))), "{refused:?}");
+    }
+    let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
+    assert!(stage.client.enqueue(Deep { body: deep }).await.unwrap().new);
 }

@@ -31,7 +31,9 @@ fn local() -> Client {
 async fn call_within(client: &Client, url: &str, timeout: Duration) -> Result<String, Failed> {
     let url = Url::parse(url).unwrap();
     let headers = vec![("idempotency-key", "J1/send".to_owned())];
-    client.call(Call { url: &url, timeout, headers, body: r#"{"a":1}"#.to_owned(), max_bytes: CAP }).await
+    client
+        .call(Call { url: url.clone(), timeout, headers, body: r#"{"a":1}"#.to_owned(), max_bytes: CAP })
+        .await
 }
 
 async fn call(client: &Client, url: &str) -> Result<String, Failed> {
@@ -144,6 +146,13 @@ async fn an_endless_answer_is_cut_at_the_cap() {
         let receiver = Receiver::start(|_| Reply::Endless(head.into())).await;
         assert_eq!(retryable(call(&local(), &receiver.url("/")).await), "answered with more than 1000 bytes");
     }
+}
+
+#[tokio::test]
+async fn a_receiver_that_only_hints_is_no_answer() {
+    let receiver = Receiver::start(|_| Reply::Again("HTTP/1.1 103 Early Hints\r\n\r\n")).await;
+    let limit = Duration::from_millis(100);
+    assert_eq!(retryable(call_within(&local(), &receiver.url("/"), limit).await), "no answer within 100ms");
 }
 
 #[tokio::test]

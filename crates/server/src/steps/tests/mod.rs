@@ -38,6 +38,8 @@ enum Reply {
     Hang(Vec<u8>),
     /// Writes these bytes and then goes on for ever.
     Endless(Vec<u8>),
+    /// Writes these bytes again and again for ever.
+    Again(&'static str),
 }
 
 /// An answer in good form.
@@ -138,6 +140,7 @@ async fn serve(stream: TcpStream, all: Arc<Mutex<Vec<Seen>>>, arrived: Arc<Notif
             let _ = stream.write_all(&bytes).await;
             while stream.write_all(&[b'x'; 1024]).await.is_ok() {}
         }
+        Reply::Again(bytes) => while stream.write_all(bytes.as_bytes()).await.is_ok() {},
     }
 }
 

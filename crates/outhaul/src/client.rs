@@ -26,6 +26,8 @@ use crate::submission::{Submission, SubmitOptions, queue_of};
 
 /// The shortest time between two hints to other processes.
 const BETWEEN_HINTS: Duration = Duration::from_millis(50);
+/// The most jobs that one may wait for; the HTTP API's limit.
+const MAX_PARENTS: usize = 100;
 /// The longest idempotency key.
 const MAX_KEY: usize = 255;
 
@@ -310,6 +312,9 @@ fn new_job<J: Job>(job: &J, options: EnqueueOptions) -> Result<NewJob, EnqueueEr
     }
     if options.priority > 9 {
         return Err(EnqueueError::Invalid("a priority is a number from 0 to 9"));
+    }
+    if options.depends_on.len() > MAX_PARENTS {
+        return Err(EnqueueError::Invalid("a job depends on at most 100 others"));
     }
     let plain = |text: &String, most| text.chars().count() <= most && !text.contains(char::is_control);
     let label = |(name, text): (&String, &String)| {

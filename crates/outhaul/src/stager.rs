@@ -31,7 +31,8 @@ impl Duty for Stager {
         if staged.queued > 0 {
             self.delivery.announce();
         }
-        let most = staged.queued.max(staged.held).max(staged.cancelled).max(staged.settled);
+        let most =
+            staged.queued.max(staged.held).max(staged.cancelled).max(staged.settled).max(staged.released);
         Ok(if most >= u64::from(BATCH) { Next::AtOnce } else { Next::Later })
     }
 }

@@ -77,7 +77,10 @@ pub struct Submission {
 impl Submission {
     /// The job to store. `now` and `random` make its id.
     pub fn into_new_job(self, now: DateTime<Utc>, random: u64) -> NewJob {
-        let Self { job_type, payload, options, unique_key } = self;
+        let Self { job_type, payload, mut options, unique_key } = self;
+        // A set, whatever the order in which it was named.
+        options.depends_on.sort();
+        options.depends_on.dedup();
         let mut asked = json!({
             "priority": options.priority,
             "runAt": options.run_at.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true)),

@@ -36,7 +36,7 @@ pub(crate) struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { headers: Duration::from_secs(15), taking: Duration::from_secs(60), connections: 4096 }
+        Self { headers: Duration::from_secs(15), taking: Duration::from_secs(600), connections: 4096 }
     }
 }
 

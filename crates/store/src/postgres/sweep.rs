@@ -51,20 +51,32 @@ impl PostgresStore {
         let settled = sqlx::query(include_str!("sql/chunks_stage_settle.sql")).bind(limit);
         let settled = settled.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         // Last, so that what has just ended is seen.
-        let (released, freed): (i64, i64) = sqlx::query_as(include_str!("sql/chunks_stage_release.sql"))
+        let (released, freed) = self.release(limit).await?;
+        let queued = queued + freed;
+        Ok(Staged { queued, held, cancelled: cancelled.unsigned_abs(), settled, released })
+    }
+
+    /// Waits that are over, with chunks that fail by them, and chunks that are queued by them.
+    async fn release(&self, limit: i64) -> StoreResult<(u64, u64)> {
+        let waits: i64 = sqlx::query_scalar(include_str!("sql/chunks_stage_release.sql"))
             .bind(limit)
-            .bind(step)
             .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        let queued = queued + freed.unsigned_abs();
-        Ok(Staged {
-            queued,
-            held,
-            cancelled: cancelled.unsigned_abs(),
-            settled,
-            released: released.unsigned_abs(),
-        })
+        let queued = sqlx::query(include_str!("sql/chunks_stage_release_queue.sql"))
+            .bind(limit)
+            .bind(interval(self.settings.fairness_step))
+            .execute(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        let dead: i64 = sqlx::query_scalar(include_str!("sql/chunks_stage_release_fail.sql"))
+            .bind(limit)
+            .fetch_one(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        let done = sqlx::query(include_str!("sql/chunks_stage_release_done.sql")).bind(limit);
+        done.execute(&self.pool()).await.map_err(from_sqlx)?;
+        Ok(((waits + dead).unsigned_abs(), queued.rows_affected()))
     }
 
     pub(super) async fn expired(&self, limit: u32) -> StoreResult<Vec<ExpiredChunk>> {

@@ -49,6 +49,9 @@ impl Parents {
     }
 }
 
+/// Chunks of released jobs in one sweep, about: there is one writer, and others want to write too.
+const CHUNKS: i64 = 10_000;
+
 /// A wait that is over.
 #[derive(sqlx::FromRow)]
 struct Ended {
@@ -56,15 +59,20 @@ struct Ended {
     parent_id: i64,
     parent: String,
     status: String,
+    /// The child's chunks.
+    total: i64,
     what: String,
 }
 
 /// What the ends of some parents mean to one child.
 #[derive(Default)]
 struct Verdict {
-    waits: i64,
+    parents: Vec<i64>,
+    total: i64,
     cancel: bool,
     fail: bool,
+    /// It has ended itself.
+    over: bool,
     reason: Option<String>,
 }
 
@@ -75,36 +83,45 @@ pub(super) async fn release(write: &mut Write, limit: u32) -> StoreResult<u64> {
         .fetch_all(write.connection())
         .await
         .map_err(from_sqlx)?;
-    if ended.is_empty() {
-        return Ok(0);
-    }
-    let waits: Vec<(i64, i64)> = ended.iter().map(|wait| (wait.child_id, wait.parent_id)).collect();
-    sqlx::query(include_str!("sql/chunks_stage_release_settle.sql"))
-        .bind(json(&waits))
-        .execute(write.connection())
-        .await
-        .map_err(from_sqlx)?;
     let mut children: BTreeMap<i64, Verdict> = BTreeMap::new();
     for wait in &ended {
         let verdict = children.entry(wait.child_id).or_default();
-        verdict.waits += 1;
+        verdict.parents.push(wait.parent_id);
+        verdict.total = wait.total;
         verdict.cancel |= wait.what == "cancel";
         verdict.fail |= wait.what == "fail";
-        if wait.what != "run" {
+        verdict.over |= wait.what == "nothing";
+        if ["cancel", "fail"].contains(&wait.what.as_str()) {
             let reason = format!("The job it depends on, {}, is {}", wait.parent, wait.status);
             // Of several the same one on every database.
             let first = verdict.reason.take().map_or(reason.clone(), |other| other.min(reason));
             verdict.reason = Some(first);
         }
     }
+    let (mut waits, mut chunks) = (0, 0);
     for (child, verdict) in &children {
         settle(write, *child, verdict).await?;
+        waits += verdict.parents.len() as u64;
+        chunks += verdict.total;
+        if chunks >= CHUNKS {
+            break;
+        }
     }
-    Ok(ended.len() as u64)
+    Ok(waits)
 }
 
 async fn settle(write: &mut Write, child: i64, verdict: &Verdict) -> StoreResult<()> {
     let now = write.now;
+    sqlx::query(include_str!("sql/chunks_stage_release_settle.sql"))
+        .bind(child)
+        .bind(json(&verdict.parents))
+        .bind(verdict.cancel || verdict.fail)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    if verdict.over {
+        return Ok(());
+    }
     let dead = if verdict.fail && !verdict.cancel { fail_chunks(write, child, verdict).await? } else { 0 };
     let status = match (verdict.cancel, verdict.fail) {
         (true, _) => Some("CANCELLED"),
@@ -113,7 +130,7 @@ async fn settle(write: &mut Write, child: i64, verdict: &Verdict) -> StoreResult
     };
     let left: Option<i64> = sqlx::query_scalar(include_str!("sql/chunks_stage_release_job.sql"))
         .bind(child)
-        .bind(verdict.waits)
+        .bind(verdict.parents.len() as i64)
         .bind(status)
         .bind(&verdict.reason)
         .bind(dead)

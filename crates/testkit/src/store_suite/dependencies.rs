@@ -1,6 +1,8 @@
 //! Jobs that wait for others: they start once, when the last of their parents has ended, and a bad end
 //! does what their policy says.
 
+use std::time::Duration;
+
 use outhaul_core::id::JobId;
 use outhaul_core::job::{JobStatus, NewJob, OnParentFailure};
 use outhaul_core::state::ChunkState;
@@ -117,6 +119,69 @@ pub(super) async fn a_child_that_ran_all_the_same_is_not_released_twice(kit: Kit
     is_waiting(&bench, &id).await;
     bench.finish(&second).await;
     is_queued(&bench, &id).await;
+}
+
+pub(super) async fn after_a_bad_end_nothing_is_waited_for(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (one, first) = bench.running(1).await;
+    let (two, second) = bench.running(1).await;
+    let id = bench.submit(child(&[&one, &two], OnParentFailure::Fail)).await.job_id;
+    let gone = bench.submit(child(&[&one, &two], OnParentFailure::Cancel)).await.job_id;
+    bench.fail(&first[0], None).await;
+    bench.stage().await;
+    let cancelled = bench.job(&gone).await;
+    assert_eq!(bench.job(&id).await.status, JobStatus::Failed);
+    // A person wants it all the same: the parent that still runs has no say any more.
+    assert_eq!(bench.store.job_redrive(&id).await.expect("job_redrive"), Redriven::Yes(2));
+    is_queued(&bench, &id).await;
+    let chunks = bench.claim(10).await;
+    assert_eq!(chunks.len(), 2);
+    bench.fail(&second[0], None).await;
+    bench.stage().await;
+    assert_eq!(bench.job(&id).await.status, JobStatus::InProgress);
+    bench.finish(&chunks).await;
+    assert_eq!(bench.job(&id).await.status, JobStatus::Completed);
+    assert_eq!(bench.job(&gone).await, cancelled, "what has ended is not written again");
+    bench.counts_hold().await;
+}
+
+pub(super) async fn a_parent_is_kept_while_another_waits_for_it(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (parent, chunks) = bench.running(1).await;
+    let id = bench.submit(child(&[&parent], OnParentFailure::Hold)).await.job_id;
+    bench.fail(&chunks[0], None).await;
+    bench.stage().await;
+    let prune = || async {
+        for _ in 0..5 {
+            bench.store.jobs_prune(Duration::ZERO, 100).await.expect("jobs_prune");
+        }
+        bench.store.job_get(&parent).await.expect("job_get").is_some()
+    };
+    assert!(prune().await, "its child would wait for ever");
+    bench.store.job_cancel(&id).await.expect("job_cancel");
+    bench.stage().await;
+    assert!(!prune().await);
+    assert_eq!(bench.probe.number("select count(*) from job_parent").await, 0);
+}
+
+pub(super) async fn a_large_child_is_released_in_batches(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    for policy in [OnParentFailure::Run, OnParentFailure::Fail] {
+        let (parent, chunks) = bench.running(1).await;
+        let large = NewJob { parents: vec![parent], on_parent_failure: policy, ..job(2500) };
+        let id = bench.submit(large).await.job_id;
+        bench.fail(&chunks[0], None).await;
+        bench.stage().await;
+        let wanted = if policy == OnParentFailure::Run { ChunkState::Queued } else { ChunkState::Dead };
+        let count = format!(
+            "select count(*) from job_chunk c join job j on j.id = c.job_id
+            where j.job_id = '{id}' and c.state = '{wanted}'"
+        );
+        assert_eq!(bench.probe.number(&count).await, 2500);
+        bench.store.job_cancel(&id).await.expect("job_cancel");
+        bench.stage().await;
+    }
+    bench.counts_hold().await;
 }
 
 pub(super) async fn unknown_parents_store_nothing(kit: Kit) {

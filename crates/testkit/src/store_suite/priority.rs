@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use outhaul_core::clock;
 use outhaul_core::id::{ChunkId, JobId};
 use outhaul_core::job::{JobStatus, NewJob};
+use outhaul_core::state::ChunkState;
 use outhaul_core::store::{Prioritised, StoreSettings};
 use outhaul_core::worker::Want;
 
@@ -71,10 +72,16 @@ pub(super) async fn what_waits_has_it_when_it_is_staged(kit: Kit) {
     assert_eq!(stray(&bench).await, 0);
     let between = bench.submit(job(1)).await.job_id;
     bench.fail(&runs[0], Some(Duration::ZERO)).await.expect("it is still owned");
-    let staged = || async { (bench.stage().await.queued > 0 && clock::now() > soon).then_some(()) };
-    if staged().await.is_none() {
-        super::bench::eventually("it is time", staged).await;
-    }
+    let all_wait = || async {
+        bench.stage().await;
+        for id in [&running, &retried, &created] {
+            if bench.states(id).await != [ChunkState::Queued] {
+                return None;
+            }
+        }
+        Some(())
+    };
+    super::bench::eventually("their time has come", all_wait).await;
     assert_eq!(order(&bench, 10).await, [running, retried, created, between]);
 }
 

@@ -18,7 +18,7 @@ WITH locked AS MATERIALIZED (
 ), gained AS MATERIALIZED (
     SELECT job_id, count(*)::integer AS cancelled, min(started_at) AS started_at FROM moved GROUP BY job_id
 ), jobs AS MATERIALIZED (
-    SELECT j.id FROM job j WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) ORDER BY j.id FOR UPDATE
+    SELECT j.id FROM job j WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) ORDER BY j.id FOR NO KEY UPDATE
 ), counted AS (
     UPDATE job j
     SET cancelled = j.cancelled + g.cancelled, version = j.version + 1, updated_at = clock_timestamp(),

@@ -57,7 +57,7 @@ WITH input AS MATERIALIZED (
     JOIN changed g ON g.job_id = j.id
     WHERE j.status = 'SUBMITTED' OR g.failed > 0 OR g.cancelled > 0
     ORDER BY j.id
-    FOR UPDATE OF j
+    FOR NO KEY UPDATE OF j
 ), counted AS (
     UPDATE job j
     SET failed = j.failed + g.failed, cancelled = j.cancelled + g.cancelled, version = j.version + 1,

@@ -76,7 +76,7 @@ WITH given AS MATERIALIZED (
     JOIN input i ON i.id = d.id
     GROUP BY d.job_id
 ), jobs AS MATERIALIZED (
-    SELECT j.id FROM job j WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) ORDER BY j.id FOR UPDATE
+    SELECT j.id FROM job j WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) ORDER BY j.id FOR NO KEY UPDATE
 ), counted AS (
     UPDATE job j
     SET done = j.done + g.done, reused = j.reused + g.reused, rows = j.rows + g.rows, bytes = j.bytes + g.bytes,

@@ -20,7 +20,7 @@ WITH locked AS MATERIALIZED (
     FROM job j
     WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) AND j.status || '' = 'SUBMITTED'
     ORDER BY j.id
-    FOR UPDATE
+    FOR NO KEY UPDATE
 ), begun AS (
     UPDATE job j
     SET status = 'IN_PROGRESS', version = j.version + 1, updated_at = clock_timestamp(), started_at = g.started_at

@@ -5,6 +5,8 @@ WITH failed AS MATERIALIZED (
     SELECT j.id
     FROM job j
     WHERE j.completed_at IS NULL AND j.status = 'FAILED' AND j.on_failure = 'stop'
+      -- Those fail with what they waited for.
+      AND j.released IS DISTINCT FROM 'fail'
     ORDER BY j.id
     FOR SHARE SKIP LOCKED
 ), picked AS MATERIALIZED (

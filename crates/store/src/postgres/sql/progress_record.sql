@@ -1,9 +1,10 @@
+-- By the chunks' keys: the text added to the state keeps the index over running chunks out of it.
 -- In the order of their keys, as every statement that writes several rows of one table.
 INSERT INTO chunk_progress (chunk_id, job_id, rows, bytes, fraction)
 SELECT c.id, c.job_id, t.rows, t.bytes, t.fraction
 FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::double precision[])
      AS t (id, fence, rows, bytes, fraction)
-JOIN job_chunk c ON c.id = t.id AND c.fence = t.fence AND c.state = 'RUNNING'
+JOIN job_chunk c ON c.id = t.id AND c.fence = t.fence AND c.state || '' = 'RUNNING'
 WHERE c.id = ANY ($1)
 ORDER BY c.id
 ON CONFLICT (chunk_id) DO UPDATE

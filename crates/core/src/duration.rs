@@ -20,6 +20,17 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The same back, for messages: `10m`, `90s`, `200ms`.
+pub fn short(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match (span.subsec_millis(), seconds) {
+        (0, s) if s >= 3600 && s % 3600 == 0 => format!("{}h", s / 3600),
+        (0, s) if s >= 60 && s % 60 == 0 => format!("{}m", s / 60),
+        (0, s) => format!("{s}s"),
+        _ => format!("{}ms", span.as_millis()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,6 +41,13 @@ mod tests {
             [("200ms", 200), ("90s", 90_000), ("5m", 300_000), ("24h", 86_400_000), ("30d", 2_592_000_000)]
         {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn messages_show_them_as_they_were_configured() {
+        for text in ["200ms", "1s", "90s", "10m", "24h"] {
+            assert_eq!(parse(text).map(short).as_deref(), Ok(text));
         }
     }
 

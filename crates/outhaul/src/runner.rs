@@ -5,6 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outhaul_core::duration::short;
 use outhaul_core::store::Store;
 use tokio::task::JoinError;
 use tracing::{Instrument, debug, info_span, warn};
@@ -156,27 +157,9 @@ fn verdict(chunk: &OwnedChunk, ended: Ended) -> Write {
     }
 }
 
-/// A duration as people write it: `10m`, `2m`, `90s`, `200ms`.
-fn short(span: Duration) -> String {
-    let seconds = span.as_secs();
-    match (span.subsec_millis(), seconds) {
-        (0, s) if s >= 3600 && s % 3600 == 0 => format!("{}h", s / 3600),
-        (0, s) if s >= 60 && s % 60 == 0 => format!("{}m", s / 60),
-        (0, s) => format!("{s}s"),
-        _ => format!("{}ms", span.as_millis()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_read_as_configured() {
-        for text in ["200ms", "1s", "90s", "10m", "24h"] {
-            assert_eq!(short(outhaul_core::duration::parse(text).unwrap()), text);
-        }
-    }
 
     #[test]
     fn panics_show_their_first_line_only() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use outhaul::Failed;
 use outhaul_core::clock;
+use outhaul_core::duration::short;
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use url::Url;
@@ -129,13 +130,4 @@ fn reason(error: &reqwest::Error) -> String {
         _ => innermost.to_string(),
     };
     text.chars().filter(|c| !c.is_control()).take(LONGEST_REASON).collect()
-}
-
-/// A duration as people write it.
-fn short(span: Duration) -> String {
-    match (span.as_secs(), span.subsec_millis()) {
-        (seconds, 0) if seconds >= 60 && seconds % 60 == 0 => format!("{}m", seconds / 60),
-        (seconds, 0) => format!("{seconds}s"),
-        _ => format!("{}ms", span.as_millis()),
-    }
 }

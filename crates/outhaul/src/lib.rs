@@ -1,3 +1,4 @@
+//! Durable background jobs: the engine of Outhaul as a library.
 #![doc = include_str!("../README.md")]
 
 mod client;

@@ -1,5 +1,6 @@
 //! The lease keeper: renews every lease and slot of the process, stops chunks whose lease cannot be
-//! proved, and writes down how far the others are. It has a thread, a runtime and connections of its own, so that busy handlers cannot starve it.
+//! proved, and writes down how far the others are. It has a thread, a runtime and connections of its own,
+//! so that busy handlers cannot starve it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::{ChunkId, JobId};
-use crate::progress::Moving;
+use crate::identity::Identity;
+use crate::progress::{ChunkProgress, Moving};
 use crate::state::ChunkState;
 
 /// The job type of data exports.
@@ -161,6 +162,12 @@ pub struct NewJob {
     pub run_at: Option<DateTime<Utc>>,
     /// Where its files go, as the client sees it.
     pub base_path: Option<String>,
+    /// What was kept of who asked, where callers can be told apart.
+    pub identity: Option<Identity>,
+    /// What its rows depend on, as a hash; empty: on nobody.
+    pub scope: String,
+    /// The most chunks that its owner may have open, with its own; `None`: any number.
+    pub quota: Option<u64>,
     /// The work; never empty.
     pub chunks: Vec<NewChunk>,
 }
@@ -203,6 +210,10 @@ pub struct Job {
     pub dataset: Option<String>,
     /// Who asked.
     pub owner: String,
+    /// What was kept of who asked, where callers can be told apart. Never shown.
+    pub identity: Option<Identity>,
+    /// What its rows depend on, as a hash; empty: on nobody.
+    pub scope: String,
     /// Where it stands.
     pub status: JobStatus,
     /// What a dead chunk does to the rest.
@@ -290,6 +301,8 @@ pub struct ChunkRow {
     pub state: ChunkState,
     /// Its file, once it has one.
     pub file: Option<ChunkFile>,
+    /// How far it is while it runs, once its worker has told.
+    pub progress: Option<ChunkProgress>,
     /// The last failure, in a sentence.
     pub error_message: Option<String>,
     /// When it first ran.

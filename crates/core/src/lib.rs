@@ -1,6 +1,7 @@
 //! The words, rules and ports of Outhaul: everything that is true whatever the database, broker or
 //! storage. Nothing here does input or output, and nothing reads the clock or the environment.
 
+pub mod audit;
 pub mod clock;
 pub mod dead_letter;
 pub mod delivery;
@@ -8,6 +9,7 @@ pub mod duration;
 pub mod file;
 pub mod history;
 pub mod id;
+pub mod identity;
 pub mod job;
 pub mod json;
 pub mod key;
@@ -15,9 +17,11 @@ pub mod progress;
 pub mod queue;
 pub mod retry;
 pub mod reuse;
+pub mod schedule;
 pub mod secret;
 pub mod state;
 pub mod step;
 pub mod store;
+pub mod trigger;
 pub mod turn;
 pub mod worker;

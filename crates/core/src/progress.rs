@@ -28,6 +28,17 @@ pub struct Progress {
     pub fraction: f64,
 }
 
+/// How far a chunk is, for those who look at it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChunkProgress {
+    /// Rows so far.
+    pub rows: i64,
+    /// Bytes so far.
+    pub bytes: i64,
+    /// The part of the chunk that is done, 0 to 1.
+    pub fraction: f64,
+}
+
 /// What the unsettled chunks of a job have done so far, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moving {

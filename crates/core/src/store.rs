@@ -9,15 +9,23 @@ use async_trait::async_trait;
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::stream::BoxStream;
 
+use crate::audit::{AuditEntry, AuditFilter, AuditRow};
 use crate::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use crate::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
 use crate::history::{HistoryCursor, Transition};
 use crate::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
+use crate::identity::Visible;
 use crate::job::{ChunkRow, Job, JobStatus, NewJob};
 use crate::progress::Progress;
 use crate::queue::{QueueRow, QueueSpec};
+use crate::schedule::{
+    Deleted, DueSchedules, NewSchedule, NextSlot, Put, Schedule, ScheduleFire, ScheduleFired, SlotRow,
+};
 use crate::state::ChunkStatus;
 use crate::step::{StepRecord, StepRow};
+use crate::trigger::{
+    DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
+};
 use crate::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
 };
@@ -63,6 +71,8 @@ pub enum Submitted {
     Duplicate(Job),
     /// These parents are not there, or are not the owner's; nothing was stored.
     NoSuchParents(Vec<JobId>),
+    /// The owner would have more open chunks than their quota allows; they have so many now.
+    OverQuota(u64),
 }
 
 /// How a cancellation ended.
@@ -111,6 +121,8 @@ pub struct JobFilter {
     pub dataset: Option<String>,
     /// Only this owner.
     pub owner: Option<String>,
+    /// Only what the asker may see.
+    pub visible: Visible,
     /// Only jobs created at or after this moment.
     pub created_after: Option<DateTime<Utc>>,
     /// Only jobs created before this moment.
@@ -244,7 +256,18 @@ pub trait Store: Send + Sync {
     /// How many dead letters match that a redrive may move: not those of CANCELLED jobs.
     async fn dead_letters_count(&self, filter: &DeadLetterFilter) -> StoreResult<u64>;
 
+    /// The audit trail, newest first, before the given place.
+    async fn audit_list(
+        &self,
+        filter: &AuditFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> StoreResult<Page<AuditRow, i64>>;
+
     // --- what people do to jobs ---
+
+    /// Adds to the audit trail. Submissions are there already: they are recorded with their jobs.
+    async fn audit_record(&self, entries: &[AuditEntry]) -> StoreResult<()>;
 
     /// Marks a job CANCELLED; its chunks follow in sweeps.
     async fn job_cancel(&self, job_id: &JobId) -> StoreResult<Cancelled>;
@@ -258,6 +281,77 @@ pub trait Store: Send + Sync {
     /// Queues up to `limit` dead letters again, the oldest first, with what was held because of them;
     /// returns how many. One guarded transaction per job.
     async fn dead_letters_redrive(&self, filter: &DeadLetterFilter, limit: u32) -> StoreResult<u64>;
+
+    // --- schedules ---
+
+    /// Stores a schedule under its name. What it waits for is kept if cron, time zone and jitter are
+    /// as they were; so is its pause. A schedule of the configuration takes the place of one of the API.
+    async fn schedule_put(&self, schedule: &NewSchedule) -> StoreResult<Put>;
+
+    /// Makes the schedules of the configuration these and no others, in one transaction.
+    async fn schedules_configured(&self, schedules: &[NewSchedule]) -> StoreResult<()>;
+
+    /// One schedule.
+    async fn schedule_get(&self, name: &str) -> StoreResult<Option<Schedule>>;
+
+    /// All schedules by name, without their `job`, which may be large.
+    async fn schedules_list(&self) -> StoreResult<Vec<Schedule>>;
+
+    /// Deletes a schedule with its slots; jobs it submitted stay. Never one of the configuration.
+    async fn schedule_delete(&self, name: &str) -> StoreResult<Deleted>;
+
+    /// Lets a schedule fire nothing; `false`: there is none.
+    async fn schedule_pause(&self, name: &str) -> StoreResult<bool>;
+
+    /// Lets a schedule fire again, from `next` on; one that is not paused is left as it is. `false`:
+    /// there is none.
+    async fn schedule_resume(&self, name: &str, next: Option<NextSlot>) -> StoreResult<bool>;
+
+    /// The last slots of a schedule, newest first.
+    async fn schedule_slots(&self, name: &str, limit: u32) -> StoreResult<Vec<SlotRow>>;
+
+    /// Schedules that are not paused and whose `fire_at` is not after `at`, or the database's now.
+    async fn schedules_due(&self, at: Option<DateTime<Utc>>, limit: u32) -> StoreResult<DueSchedules>;
+
+    /// Records slots, submits their jobs and moves the schedule on, in one guarded transaction. A slot
+    /// that is recorded already is left out of the answer.
+    async fn schedule_fire(&self, fire: ScheduleFire) -> StoreResult<ScheduleFired>;
+
+    // --- triggers ---
+
+    /// Stores a trigger under its name, unless it would trigger itself. A trigger of the configuration
+    /// takes the place of one of the API.
+    async fn trigger_put(&self, trigger: &NewTrigger) -> StoreResult<TriggerPut>;
+
+    /// Makes the triggers of the configuration these and no others, in one transaction; the names of a
+    /// cycle, and nothing stored, if there would be one.
+    async fn triggers_configured(&self, triggers: &[NewTrigger]) -> StoreResult<Option<Vec<String>>>;
+
+    /// One trigger.
+    async fn trigger_get(&self, name: &str) -> StoreResult<Option<Trigger>>;
+
+    /// All triggers by name, without their `job`, which may be large.
+    async fn triggers_list(&self) -> StoreResult<Vec<Trigger>>;
+
+    /// Deletes a trigger with its firings; jobs it submitted stay. Never one of the configuration.
+    async fn trigger_delete(&self, name: &str) -> StoreResult<Deleted>;
+
+    /// The last firings of a trigger, newest first.
+    async fn trigger_fires(&self, trigger: TriggerId, limit: u32) -> StoreResult<Vec<TriggerFire>>;
+
+    /// Values for which a trigger waits for the rest of its terms, the newest arrival first.
+    async fn trigger_waits(&self, trigger: TriggerId, limit: u32) -> StoreResult<Vec<TriggerWait>>;
+
+    /// Judges COMPLETED jobs that triggers ask for, in the order in which they completed, and records the
+    /// firings that became due; returns how many jobs were judged.
+    async fn triggers_match(&self, limit: u32) -> StoreResult<u64>;
+
+    /// Firings whose jobs are to be made, oldest first.
+    async fn trigger_fires_due(&self, limit: u32) -> StoreResult<Vec<DueFire>>;
+
+    /// Submits the job of a due firing, or records why there is none, in one guarded transaction;
+    /// `None`: it is no longer due, and nothing was done.
+    async fn trigger_fire(&self, fire: i64, plan: FirePlan) -> StoreResult<Option<TriggerFire>>;
 
     // --- queues and budgets ---
 
@@ -362,4 +456,10 @@ pub trait Store: Send + Sync {
 
     /// Deletes jobs finished longer ago than `keep`, in batches; returns how many rows went.
     async fn jobs_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64>;
+
+    /// Deletes what the audit trail recorded longer ago than `keep`; returns how many rows went.
+    async fn audit_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64>;
+
+    /// Deletes slots, firings and arrivals recorded longer ago than `keep`; returns how many rows went.
+    async fn firings_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64>;
 }

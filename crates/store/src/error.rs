@@ -42,6 +42,13 @@ pub(crate) fn json(column: &str, text: &str) -> Result<serde_json::Value, StoreE
     })
 }
 
+/// Reads what we stored of who asked for a job.
+pub(crate) fn identity(text: &str) -> Result<outhaul_core::identity::Identity, StoreError> {
+    serde_json::from_str(text).map_err(|error| {
+        StoreError::Refused(format!("job.identity cannot be read at column {}", error.column()).into())
+    })
+}
+
 /// The parameters of a claimed chunk. The claim is made: what cannot be read must fail its own attempt, not
 /// those of the chunks beside it.
 pub(crate) fn readable(job_id: &str, params: &str) -> serde_json::Value {

@@ -2,6 +2,7 @@
 //! side by side; stores hold SQL and nothing else.
 
 mod error;
+mod firing;
 mod open;
 mod page;
 pub mod postgres;

@@ -7,6 +7,7 @@ use outhaul_core::store::{Cancelled, JobFilter, Page, Prioritised, StoreResult};
 use super::PostgresStore;
 use super::row::JobRow;
 use crate::error::{corrupt, from_sqlx};
+use crate::page::{cut, visible_columns};
 
 impl PostgresStore {
     pub(super) async fn get_job(&self, job_id: &JobId) -> StoreResult<Option<Job>> {
@@ -46,6 +47,10 @@ impl PostgresStore {
     }
 
     pub(super) async fn list_jobs(&self, filter: &JobFilter) -> StoreResult<Page<Job, i64>> {
+        let (anything, subject, department) = visible_columns(&filter.visible);
+        if !anything {
+            return Ok(Page { items: Vec::new(), next: None });
+        }
         // A stored SUBMITTED may be shown as IN_PROGRESS, never the other way round.
         let stored: Vec<&str> = match filter.status {
             Some(JobStatus::InProgress) => vec!["SUBMITTED", "IN_PROGRESS"],
@@ -62,10 +67,12 @@ impl PostgresStore {
             .bind(filter.created_before)
             .bind(filter.before)
             .bind(i64::from(filter.limit) + 1)
+            .bind(subject)
+            .bind(department)
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        let (rows, next) = crate::page::cut(rows, filter.limit, |row| row.id);
+        let (rows, next) = cut(rows, filter.limit, |row| row.id);
         let items = rows.into_iter().map(JobRow::into_job).collect::<StoreResult<_>>()?;
         Ok(Page { items, next })
     }

@@ -11,11 +11,13 @@ use super::connect::{connect_options, refuse_unsafe};
 use crate::error::from_sqlx;
 
 /// Versions and their SQL, ascending.
-const MIGRATIONS: [(i64, &str, &str); 4] = [
+const MIGRATIONS: [(i64, &str, &str); 6] = [
     (1, "engine", include_str!("migrations/0001_engine.sql")),
     (2, "custom_jobs", include_str!("migrations/0002_custom_jobs.sql")),
     (3, "progress", include_str!("migrations/0003_progress.sql")),
     (4, "dependencies", include_str!("migrations/0004_dependencies.sql")),
+    (5, "schedules", include_str!("migrations/0005_schedules.sql")),
+    (6, "identity", include_str!("migrations/0006_identity.sql")),
 ];
 
 /// The key of the lock under which migrations run.

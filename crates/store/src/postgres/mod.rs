@@ -1,6 +1,7 @@
 //! The PostgreSQL store (15 and later). SQL lives in `sql/`, named after the verbs of the `Store`
 //! port; this folder only binds values and reads rows.
 
+mod audit;
 mod chunk;
 mod connect;
 mod connections;
@@ -12,9 +13,13 @@ mod migrate;
 mod queue;
 mod redrive;
 mod row;
+mod schedule;
+mod schedule_fire;
 mod step;
 mod submit;
 mod sweep;
+mod trigger;
+mod trigger_fire;
 mod wake;
 mod worker;
 
@@ -24,8 +29,9 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use futures::stream::BoxStream;
+use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
 use outhaul_core::history::{HistoryCursor, Transition};
@@ -33,10 +39,16 @@ use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
 use outhaul_core::progress::Progress;
 use outhaul_core::queue::{QueueRow, QueueSpec};
+use outhaul_core::schedule::{
+    Deleted, DueSchedules, NewSchedule, NextSlot, Put, Schedule, ScheduleFire, ScheduleFired, SlotRow,
+};
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
     Cancelled, JobFilter, Page, Prioritised, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
+};
+use outhaul_core::trigger::{
+    DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
 };
 use outhaul_core::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
@@ -312,5 +324,106 @@ impl Store for PostgresStore {
 
     async fn jobs_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
         self.bounded(self.prune_jobs(keep, limit)).await
+    }
+
+    async fn schedule_put(&self, schedule: &NewSchedule) -> StoreResult<Put> {
+        self.bounded(self.put_schedule(schedule)).await
+    }
+
+    async fn schedules_configured(&self, schedules: &[NewSchedule]) -> StoreResult<()> {
+        self.bounded(self.configure_schedules(schedules)).await
+    }
+
+    async fn schedule_get(&self, name: &str) -> StoreResult<Option<Schedule>> {
+        self.bounded(self.get_schedule(name)).await
+    }
+
+    async fn schedules_list(&self) -> StoreResult<Vec<Schedule>> {
+        self.bounded(self.list_schedules()).await
+    }
+
+    async fn schedule_delete(&self, name: &str) -> StoreResult<Deleted> {
+        self.bounded(self.delete_schedule(name)).await
+    }
+
+    async fn schedule_pause(&self, name: &str) -> StoreResult<bool> {
+        self.bounded(self.pause_schedule(name)).await
+    }
+
+    async fn schedule_resume(&self, name: &str, next: Option<NextSlot>) -> StoreResult<bool> {
+        self.bounded(self.resume_schedule(name, next)).await
+    }
+
+    async fn schedule_slots(&self, name: &str, limit: u32) -> StoreResult<Vec<SlotRow>> {
+        self.bounded(self.list_slots(name, limit)).await
+    }
+
+    async fn schedules_due(&self, at: Option<DateTime<Utc>>, limit: u32) -> StoreResult<DueSchedules> {
+        self.bounded(self.due_schedules(at, limit)).await
+    }
+
+    async fn schedule_fire(&self, fire: ScheduleFire) -> StoreResult<ScheduleFired> {
+        self.bounded(self.fire_schedule(fire)).await
+    }
+
+    async fn trigger_put(&self, trigger: &NewTrigger) -> StoreResult<TriggerPut> {
+        self.bounded(self.put_trigger(trigger)).await
+    }
+
+    async fn triggers_configured(&self, triggers: &[NewTrigger]) -> StoreResult<Option<Vec<String>>> {
+        self.bounded(self.configure_triggers(triggers)).await
+    }
+
+    async fn trigger_get(&self, name: &str) -> StoreResult<Option<Trigger>> {
+        self.bounded(self.get_trigger(name)).await
+    }
+
+    async fn triggers_list(&self) -> StoreResult<Vec<Trigger>> {
+        self.bounded(self.list_triggers()).await
+    }
+
+    async fn trigger_delete(&self, name: &str) -> StoreResult<Deleted> {
+        self.bounded(self.delete_trigger(name)).await
+    }
+
+    async fn trigger_fires(&self, trigger: TriggerId, limit: u32) -> StoreResult<Vec<TriggerFire>> {
+        self.bounded(self.list_fires(trigger, limit)).await
+    }
+
+    async fn trigger_waits(&self, trigger: TriggerId, limit: u32) -> StoreResult<Vec<TriggerWait>> {
+        self.bounded(self.list_waits(trigger, limit)).await
+    }
+
+    async fn triggers_match(&self, limit: u32) -> StoreResult<u64> {
+        self.bounded(self.match_triggers(limit)).await
+    }
+
+    async fn trigger_fires_due(&self, limit: u32) -> StoreResult<Vec<DueFire>> {
+        self.bounded(self.due_fires(limit)).await
+    }
+
+    async fn trigger_fire(&self, fire: i64, plan: FirePlan) -> StoreResult<Option<TriggerFire>> {
+        self.bounded(self.fire_trigger(fire, plan)).await
+    }
+
+    async fn firings_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
+        self.bounded(self.prune_firings(keep, limit)).await
+    }
+
+    async fn audit_list(
+        &self,
+        filter: &AuditFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> StoreResult<Page<AuditRow, i64>> {
+        self.bounded(self.list_audit(filter, before, limit)).await
+    }
+
+    async fn audit_record(&self, entries: &[AuditEntry]) -> StoreResult<()> {
+        self.bounded(self.record_audit(entries)).await
+    }
+
+    async fn audit_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
+        self.bounded(self.prune_audit(keep, limit)).await
     }
 }

@@ -7,7 +7,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use outhaul_core::file::{FileRecord, ManifestRow};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId};
 use outhaul_core::job::{ChunkFile, ChunkRow, Counts, Job, JobStatus, OnFailure};
-use outhaul_core::progress::Moving;
+use outhaul_core::progress::{ChunkProgress, Moving};
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::StoreResult;
 use outhaul_core::worker::ClaimedChunk;
@@ -15,7 +15,7 @@ use sqlx::FromRow;
 use sqlx::postgres::types::PgInterval;
 use sqlx::types::Json;
 
-use crate::error::{corrupt, json, readable};
+use crate::error::{corrupt, identity, json, readable};
 
 /// A duration as PostgreSQL takes it.
 pub(super) fn interval(duration: Duration) -> PgInterval {
@@ -78,6 +78,9 @@ pub(super) struct JobRow {
     moving_rows: i64,
     moving_bytes: i64,
     moving_chunks: f64,
+    /// JSON text.
+    identity: Option<String>,
+    scope: String,
     /// JSON text; only where one job is read.
     #[sqlx(default)]
     result: Option<String>,
@@ -90,6 +93,8 @@ impl JobRow {
             job_type: self.job_type,
             dataset: self.dataset,
             owner: self.owner,
+            identity: self.identity.map(|text| identity(&text)).transpose()?,
+            scope: self.scope,
             status: JobStatus::parse(&self.status).ok_or_else(|| corrupt("job.status", &self.status))?,
             on_failure: OnFailure::parse(&self.on_failure)
                 .ok_or_else(|| corrupt("job.on_failure", &self.on_failure))?,
@@ -157,6 +162,14 @@ pub(super) fn chunk_row(row: &sqlx::postgres::PgRow) -> StoreResult<ChunkRow> {
         let path: Option<String> = row.try_get("path")?;
         let file = path.is_some().then(|| FileColumns::from_row(row)).transpose()?.map(ChunkFile::from);
         let state: String = row.try_get("state")?;
+        let progress = match row.try_get("progress_rows")? {
+            Some(rows) => Some(ChunkProgress {
+                rows,
+                bytes: row.try_get("progress_bytes")?,
+                fraction: row.try_get("progress_fraction")?,
+            }),
+            None => None,
+        };
         let chunk = ChunkRow {
             id: ChunkId(row.try_get("id")?),
             chunk_key: row.try_get("chunk_key")?,
@@ -164,6 +177,7 @@ pub(super) fn chunk_row(row: &sqlx::postgres::PgRow) -> StoreResult<ChunkRow> {
             effective_date: row.try_get("effective_date")?,
             state: ChunkState::Created,
             file,
+            progress,
             error_message: row.try_get("error_message")?,
             started_at: row.try_get("started_at")?,
             completed_at: row.try_get("completed_at")?,

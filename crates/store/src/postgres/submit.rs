@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use outhaul_core::id::JobId;
-use outhaul_core::job::{Job, NewChunk, NewJob};
+use outhaul_core::job::{Job, NewChunk, NewJob, OnParentFailure};
 use outhaul_core::store::{StoreError, StoreResult, Submitted};
 use sqlx::{Connection, PgConnection};
 
@@ -42,7 +42,8 @@ impl PostgresStore {
         answers.pop().ok_or_else(|| StoreError::Refused("a submission without an answer".into()))
     }
 
-    async fn batch(&self, jobs: Vec<NewJob>) -> StoreResult<Batch> {
+    /// Looks up what a submission needs to know. Outside of transactions: it may use another connection.
+    pub(super) async fn batch(&self, jobs: Vec<NewJob>) -> StoreResult<Batch> {
         let mut queues = HashMap::new();
         for name in jobs.iter().flat_map(|job| &job.chunks).map(|chunk| &chunk.queue) {
             if !queues.contains_key(name) {
@@ -55,7 +56,7 @@ impl PostgresStore {
 }
 
 /// Jobs to be stored in one transaction.
-struct Batch {
+pub(super) struct Batch {
     jobs: Vec<NewJob>,
     queues: HashMap<String, i32>,
     window: Duration,
@@ -63,10 +64,19 @@ struct Batch {
 }
 
 impl Batch {
-    async fn submit(&self, connection: &mut PgConnection) -> StoreResult<Vec<Submitted>> {
+    /// Lets every job of the batch wait for the end of one more, good or bad.
+    pub(super) fn wait_for(&mut self, parent: &JobId) {
+        for job in self.jobs.iter_mut().filter(|job| !job.parents.contains(parent)) {
+            job.on_parent_failure = OnParentFailure::Run;
+            job.parents.push(parent.clone());
+        }
+    }
+
+    pub(super) async fn submit(&self, connection: &mut PgConnection) -> StoreResult<Vec<Submitted>> {
         self.release_keys(connection).await?;
         let parents = self.lock_parents(connection).await?;
-        let keys = self.insert_jobs(connection, &parents).await?;
+        let quotas = self.quotas(connection).await?;
+        let keys = self.insert_jobs(connection, &parents, &quotas).await?;
         self.insert_chunks(connection, &keys).await?;
         self.insert_parents(connection, &keys, &parents).await?;
         let mut stored = self.stored(connection, &keys).await?;
@@ -79,6 +89,7 @@ impl Batch {
                 None => match found(connection, job).await? {
                     Some(found) => found,
                     None if !missing.is_empty() => Submitted::NoSuchParents(missing),
+                    None if quotas.forbid(job) => Submitted::OverQuota(quotas.open(job)),
                     None => return Err(in_the_way(job)),
                 },
             });
@@ -119,6 +130,27 @@ impl Batch {
         Ok(Parents(rows.into_iter().map(|(id, job_id, owner)| (job_id, (id, owner))).collect()))
     }
 
+    /// What the owners with quotas have open, counted under a lock that lasts until the commit.
+    async fn quotas(&self, connection: &mut PgConnection) -> StoreResult<Quotas> {
+        let owners: BTreeSet<&str> =
+            self.jobs.iter().filter(|job| job.quota.is_some()).map(|job| job.owner.as_str()).collect();
+        if owners.is_empty() {
+            return Ok(Quotas::default());
+        }
+        let owners: Vec<&str> = owners.into_iter().collect();
+        sqlx::query(include_str!("sql/jobs_submit_quota_lock.sql"))
+            .bind(&owners)
+            .execute(&mut *connection)
+            .await
+            .map_err(from_sqlx)?;
+        let open: Vec<(String, i64)> = sqlx::query_as(include_str!("sql/jobs_submit_open.sql"))
+            .bind(&owners)
+            .fetch_all(connection)
+            .await
+            .map_err(from_sqlx)?;
+        Ok(Quotas(open.into_iter().map(|(owner, open)| (owner, open.max(0).unsigned_abs())).collect()))
+    }
+
     async fn insert_parents(
         &self,
         connection: &mut PgConnection,
@@ -145,8 +177,10 @@ impl Batch {
         &self,
         connection: &mut PgConnection,
         parents: &Parents,
+        quotas: &Quotas,
     ) -> StoreResult<BTreeMap<String, i64>> {
-        let jobs: Vec<&NewJob> = self.jobs.iter().filter(|job| parents.missing(job).is_empty()).collect();
+        let may = |job: &&NewJob| parents.missing(job).is_empty() && !quotas.forbid(job);
+        let jobs: Vec<&NewJob> = self.jobs.iter().filter(may).collect();
         if jobs.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -157,6 +191,10 @@ impl Batch {
             .collect::<Result<_, _>>()
             .map_err(|error| StoreError::Refused(error.into()))?;
         let labels = |job: &&NewJob| serde_json::to_string(&job.labels).expect("text by text is JSON");
+        let identity = |job: &&NewJob| {
+            let identity = job.identity.as_ref();
+            identity.map(|identity| serde_json::to_string(identity).expect("text and JSON values are JSON"))
+        };
         let rows: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/jobs_submit.sql"))
             .bind(jobs.iter().map(|job| job.job_id.as_str()).collect::<Vec<_>>())
             .bind(jobs.iter().map(|job| job.job_type.as_str()).collect::<Vec<_>>())
@@ -183,6 +221,8 @@ impl Batch {
                     .collect::<Vec<_>>(),
             )
             .bind(jobs.iter().map(|job| job.on_parent_failure.as_str()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(identity).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.scope.as_str()).collect::<Vec<_>>())
             .fetch_all(connection)
             .await
             .map_err(from_sqlx)?;
@@ -276,6 +316,20 @@ fn in_the_way(job: &NewJob) -> StoreError {
     }
     // Released or ended between the two statements: the client may simply ask again.
     StoreError::Unavailable("a job in the way of this one has just ended".into())
+}
+
+/// Open chunks by owner, of those whose jobs have quotas.
+#[derive(Default)]
+struct Quotas(HashMap<String, u64>);
+
+impl Quotas {
+    fn open(&self, job: &NewJob) -> u64 {
+        self.0.get(&job.owner).copied().unwrap_or(0)
+    }
+
+    fn forbid(&self, job: &NewJob) -> bool {
+        job.quota.is_some_and(|quota| self.open(job).saturating_add(job.chunks.len() as u64) > quota)
+    }
 }
 
 /// The parents that are there: internal key and owner, by job id.

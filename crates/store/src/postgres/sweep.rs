@@ -116,6 +116,16 @@ impl PostgresStore {
         workers.execute(&self.pool()).await.map_err(from_sqlx)?;
         Ok(chunks + jobs)
     }
+
+    pub(super) async fn prune_firings(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
+        let gone: i64 = sqlx::query_scalar(include_str!("sql/firings_prune.sql"))
+            .bind(interval(keep))
+            .bind(i64::from(limit))
+            .fetch_one(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        Ok(gone.unsigned_abs())
+    }
 }
 
 /// Recounts the job that was looked at longest ago; whether it was wrong, or `None` if none is due.

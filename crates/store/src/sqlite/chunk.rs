@@ -3,6 +3,7 @@
 use chrono::NaiveDate;
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::ChunkRow;
+use outhaul_core::progress::ChunkProgress;
 use outhaul_core::state::{ChunkState, ChunkStatus};
 use outhaul_core::store::{Page, StoreResult};
 use outhaul_core::worker::{ClaimedChunk, Want};
@@ -24,12 +25,17 @@ struct ListedChunk {
     error_message: Option<String>,
     started_at: Option<i64>,
     completed_at: Option<i64>,
+    progress_rows: Option<i64>,
+    progress_bytes: Option<i64>,
+    progress_fraction: Option<f64>,
     #[sqlx(flatten)]
     file: ManifestColumns,
 }
 
 impl ListedChunk {
     fn into_row(self) -> StoreResult<ChunkRow> {
+        let counted = self.progress_rows.zip(self.progress_bytes).zip(self.progress_fraction);
+        let progress = counted.map(|((rows, bytes), fraction)| ChunkProgress { rows, bytes, fraction });
         Ok(ChunkRow {
             id: ChunkId(self.id),
             chunk_key: self.chunk_key,
@@ -37,6 +43,7 @@ impl ListedChunk {
             effective_date: self.effective_date,
             state: ChunkState::parse(&self.state).ok_or_else(|| corrupt("job_chunk.state", &self.state))?,
             file: self.file.into_file(),
+            progress,
             error_message: self.error_message,
             started_at: self.started_at.map(time),
             completed_at: self.completed_at.map(time),

@@ -1,5 +1,5 @@
 //! What settled chunks do to their jobs: counts move by differences, and `sql/job_counts.sql` alone
-//! decides the status that follows. Always the last statement before COMMIT.
+//! decides the status that follows. Always the last act before COMMIT.
 
 use std::collections::BTreeMap;
 
@@ -62,14 +62,23 @@ impl Changes {
     }
 }
 
-/// Writes changes to their job rows.
+/// Writes changes to their job rows, and which of them triggers are to judge.
 pub(super) async fn record(write: &mut Write, changes: &[Change]) -> StoreResult<()> {
     if changes.is_empty() {
         return Ok(());
     }
-    sqlx::query(include_str!("sql/job_counts.sql"))
+    let written: Vec<Option<i64>> = sqlx::query_scalar(include_str!("sql/job_counts.sql"))
         .bind(json(changes))
         .bind(write.now)
+        .fetch_all(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    let completed: Vec<i64> = written.into_iter().flatten().collect();
+    if completed.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(include_str!("sql/job_counts_due.sql"))
+        .bind(json(&completed))
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;

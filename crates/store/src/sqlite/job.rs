@@ -12,8 +12,8 @@ use sqlx::{Executor, Sqlite};
 
 use super::SqliteStore;
 use super::convert::{json as json_list, time};
-use crate::error::{corrupt, from_sqlx, json};
-use crate::page::cut;
+use crate::error::{corrupt, from_sqlx, identity, json};
+use crate::page::{cut, visible_columns};
 
 #[derive(sqlx::FromRow)]
 struct JobRow {
@@ -45,6 +45,9 @@ struct JobRow {
     moving_rows: i64,
     moving_bytes: i64,
     moving_chunks: f64,
+    /// JSON text.
+    identity: Option<String>,
+    scope: String,
     /// JSON text; not in lists.
     #[sqlx(default)]
     result: Option<String>,
@@ -57,6 +60,8 @@ impl JobRow {
             job_type: self.job_type,
             dataset: self.dataset,
             owner: self.owner,
+            identity: self.identity.map(|text| identity(&text)).transpose()?,
+            scope: self.scope,
             status: parse_status(&self.status)?,
             on_failure: OnFailure::parse(&self.on_failure)
                 .ok_or_else(|| corrupt("job.on_failure", &self.on_failure))?,
@@ -110,6 +115,10 @@ pub(super) async fn get_all(store: &SqliteStore, job_ids: &[JobId]) -> StoreResu
 }
 
 pub(super) async fn list(store: &SqliteStore, filter: &JobFilter) -> StoreResult<Page<Job, i64>> {
+    let (anything, subject, department) = visible_columns(&filter.visible);
+    if !anything {
+        return Ok(Page { items: Vec::new(), next: None });
+    }
     let moment = |at: Option<DateTime<Utc>>| at.map(|at| at.timestamp_micros());
     let rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_list.sql"))
         .bind(filter.status.map(JobStatus::as_str))
@@ -120,6 +129,8 @@ pub(super) async fn list(store: &SqliteStore, filter: &JobFilter) -> StoreResult
         .bind(moment(filter.created_before))
         .bind(filter.before)
         .bind(i64::from(filter.limit) + 1)
+        .bind(subject)
+        .bind(department)
         .fetch_all(store.reader())
         .await
         .map_err(from_sqlx)?;

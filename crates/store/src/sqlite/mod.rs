@@ -3,6 +3,7 @@
 //! Every write runs in `BEGIN IMMEDIATE` on one connection, so a verb that reads and then writes sees
 //! nothing move in between; reads have connections of their own. SQL is in `sql/`, named after the verbs.
 
+mod audit;
 mod chunk;
 mod connect;
 mod convert;
@@ -17,10 +18,14 @@ mod outcome;
 mod progress;
 mod queue;
 mod redrive;
+mod schedule;
+mod schedule_fire;
 mod step;
 mod submit;
 mod sweep;
 mod transaction;
+mod trigger;
+mod trigger_fire;
 mod worker;
 
 use std::any::Any;
@@ -31,8 +36,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use futures::stream::BoxStream;
+use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
 use outhaul_core::history::{HistoryCursor, Transition};
@@ -40,10 +46,16 @@ use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
 use outhaul_core::progress::Progress;
 use outhaul_core::queue::{QueueRow, QueueSpec};
+use outhaul_core::schedule::{
+    Deleted, DueSchedules, NewSchedule, NextSlot, Put, Schedule, ScheduleFire, ScheduleFired, SlotRow,
+};
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
     Cancelled, JobFilter, Page, Prioritised, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
+};
+use outhaul_core::trigger::{
+    DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
 };
 use outhaul_core::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
@@ -332,5 +344,106 @@ impl Store for SqliteStore {
 
     async fn jobs_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
         sweep::prune(self, keep, limit).await
+    }
+
+    async fn schedule_put(&self, schedule: &NewSchedule) -> StoreResult<Put> {
+        schedule::put(self, schedule).await
+    }
+
+    async fn schedules_configured(&self, schedules: &[NewSchedule]) -> StoreResult<()> {
+        schedule::configured(self, schedules).await
+    }
+
+    async fn schedule_get(&self, name: &str) -> StoreResult<Option<Schedule>> {
+        schedule::get(self, name).await
+    }
+
+    async fn schedules_list(&self) -> StoreResult<Vec<Schedule>> {
+        schedule::list(self).await
+    }
+
+    async fn schedule_delete(&self, name: &str) -> StoreResult<Deleted> {
+        schedule::delete(self, name).await
+    }
+
+    async fn schedule_pause(&self, name: &str) -> StoreResult<bool> {
+        schedule::pause(self, name).await
+    }
+
+    async fn schedule_resume(&self, name: &str, next: Option<NextSlot>) -> StoreResult<bool> {
+        schedule::resume(self, name, next).await
+    }
+
+    async fn schedule_slots(&self, name: &str, limit: u32) -> StoreResult<Vec<SlotRow>> {
+        schedule::slots(self, name, limit).await
+    }
+
+    async fn schedules_due(&self, at: Option<DateTime<Utc>>, limit: u32) -> StoreResult<DueSchedules> {
+        schedule_fire::due(self, at, limit).await
+    }
+
+    async fn schedule_fire(&self, fire: ScheduleFire) -> StoreResult<ScheduleFired> {
+        schedule_fire::fire(self, fire).await
+    }
+
+    async fn trigger_put(&self, trigger: &NewTrigger) -> StoreResult<TriggerPut> {
+        trigger::put(self, trigger).await
+    }
+
+    async fn triggers_configured(&self, triggers: &[NewTrigger]) -> StoreResult<Option<Vec<String>>> {
+        trigger::configured(self, triggers).await
+    }
+
+    async fn trigger_get(&self, name: &str) -> StoreResult<Option<Trigger>> {
+        trigger::get(self, name).await
+    }
+
+    async fn triggers_list(&self) -> StoreResult<Vec<Trigger>> {
+        trigger::list(self).await
+    }
+
+    async fn trigger_delete(&self, name: &str) -> StoreResult<Deleted> {
+        trigger::delete(self, name).await
+    }
+
+    async fn trigger_fires(&self, trigger: TriggerId, limit: u32) -> StoreResult<Vec<TriggerFire>> {
+        trigger::fires(self, trigger, limit).await
+    }
+
+    async fn trigger_waits(&self, trigger: TriggerId, limit: u32) -> StoreResult<Vec<TriggerWait>> {
+        trigger::waits(self, trigger, limit).await
+    }
+
+    async fn triggers_match(&self, limit: u32) -> StoreResult<u64> {
+        trigger_fire::match_all(self, limit).await
+    }
+
+    async fn trigger_fires_due(&self, limit: u32) -> StoreResult<Vec<DueFire>> {
+        trigger_fire::due(self, limit).await
+    }
+
+    async fn trigger_fire(&self, fire: i64, plan: FirePlan) -> StoreResult<Option<TriggerFire>> {
+        trigger_fire::fire(self, fire, plan).await
+    }
+
+    async fn firings_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
+        sweep::prune_firings(self, keep, limit).await
+    }
+
+    async fn audit_list(
+        &self,
+        filter: &AuditFilter,
+        before: Option<i64>,
+        limit: u32,
+    ) -> StoreResult<Page<AuditRow, i64>> {
+        audit::list(self, filter, before, limit).await
+    }
+
+    async fn audit_record(&self, entries: &[AuditEntry]) -> StoreResult<()> {
+        audit::record(self, entries).await
+    }
+
+    async fn audit_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
+        audit::prune(self, keep, limit).await
     }
 }

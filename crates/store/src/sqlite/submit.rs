@@ -2,17 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use outhaul_core::audit::{AuditAct, AuditEntry};
+use outhaul_core::id::JobId;
 use outhaul_core::job::{Job, NewJob};
 use outhaul_core::store::{StoreError, StoreResult, Submitted};
 use sqlx::types::Json;
 
 use super::SqliteStore;
+use super::audit;
 use super::convert::json;
 use super::dependency::Parents;
 use super::job;
 use super::queue;
 use super::transaction::Write;
 use crate::error::from_sqlx;
+use crate::firing::{self, KEY_CONFLICT, no_such_parents};
 
 pub(super) async fn submit(store: &SqliteStore, job: NewJob) -> StoreResult<Submitted> {
     store.write(move |write| Box::pin(async move { submit_in(write, &job).await })).await
@@ -33,6 +37,44 @@ pub(super) async fn submit_all(store: &SqliteStore, jobs: Vec<NewJob>) -> StoreR
         .await
 }
 
+/// What a firing got for the job it was to submit.
+pub(super) enum Made {
+    /// This new job.
+    Job(JobId),
+    /// None, because its idempotency key names this one.
+    Named(JobId),
+    /// None, because this equal one has not ended.
+    Equal(JobId),
+    /// None, for this reason.
+    Refused(String),
+}
+
+/// Submits a job as part of a firing: what stands in the way of the job does not undo the rest.
+pub(super) async fn make(write: &mut Write, job: &NewJob) -> StoreResult<Made> {
+    // A queue may turn out to be unknown when the job's row is there already.
+    savepoint(write, "SAVEPOINT made").await?;
+    let made = match submit_in(write, job).await {
+        Ok(Submitted::Created(job)) => Made::Job(job.job_id),
+        Ok(Submitted::Existing(job)) => Made::Named(job.job_id),
+        Ok(Submitted::Duplicate(job)) => Made::Equal(job.job_id),
+        Ok(Submitted::KeyConflict) => Made::Refused(KEY_CONFLICT.to_owned()),
+        Ok(Submitted::NoSuchParents(missing)) => Made::Refused(no_such_parents(&missing)),
+        Ok(Submitted::OverQuota(open)) => Made::Refused(firing::over_quota(open)),
+        Err(error @ StoreError::UnknownQueue(_)) => {
+            savepoint(write, "ROLLBACK TO made").await?;
+            Made::Refused(error.to_string())
+        }
+        Err(error) => return Err(error),
+    };
+    savepoint(write, "RELEASE made").await?;
+    Ok(made)
+}
+
+async fn savepoint(write: &mut Write, statement: &'static str) -> StoreResult<()> {
+    sqlx::query(statement).execute(write.connection()).await.map_err(from_sqlx)?;
+    Ok(())
+}
+
 async fn submit_in(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
     release_key(write, job).await?;
     let parents = Parents::of(write, job).await?;
@@ -43,9 +85,20 @@ async fn submit_in(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
             None => Ok(Submitted::NoSuchParents(parents.missing)),
         };
     }
+    if let Some(open) = over_quota(write, job).await? {
+        return match existing_if_any(write, job).await? {
+            Some(found) => Ok(found),
+            None => Ok(Submitted::OverQuota(open)),
+        };
+    }
     let Some(id) = insert_job(write, job).await? else {
         return existing(write, job).await;
     };
+    if job.identity.is_some() {
+        // Where callers can be told apart, what they submit is on record for longer than the job.
+        let (actor, job_id) = (job.owner.clone(), Some(job.job_id.clone()));
+        audit::append(write, &[AuditEntry { actor, act: AuditAct::Submit, job_id, detail: None }]).await?;
+    }
     insert_chunks(write, job, id).await?;
     parents.insert(write, id).await?;
     Ok(Submitted::Created(stored(write, job.job_id.as_str()).await?))
@@ -63,6 +116,18 @@ async fn release_key(write: &mut Write, job: &NewJob) -> StoreResult<()> {
         .await
         .map_err(from_sqlx)?;
     Ok(())
+}
+
+/// How many chunks the owner has open, if this job's would be too many.
+async fn over_quota(write: &mut Write, job: &NewJob) -> StoreResult<Option<u64>> {
+    let Some(quota) = job.quota else { return Ok(None) };
+    let open: i64 = sqlx::query_scalar(include_str!("sql/job_submit_open.sql"))
+        .bind(&job.owner)
+        .fetch_one(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    let open = open.max(0).unsigned_abs();
+    Ok(Some(open).filter(|open| open.saturating_add(job.chunks.len() as u64) > quota))
 }
 
 /// Stores the job row; `None`: a key of it names another job.
@@ -87,6 +152,8 @@ async fn insert_job(write: &mut Write, job: &NewJob) -> StoreResult<Option<i64>>
         .bind(&job.unique_key)
         .bind(job.parents.len() as i64)
         .bind(job.on_parent_failure.as_str())
+        .bind(job.identity.as_ref().map(json))
+        .bind(&job.scope)
         .fetch_optional(write.connection())
         .await
         .map_err(from_sqlx)

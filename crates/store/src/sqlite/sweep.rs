@@ -193,3 +193,23 @@ async fn prune_in(write: &mut Write, keep: Duration, limit: u32) -> StoreResult<
         .map_err(from_sqlx)?;
     Ok(chunks.rows_affected() + jobs.rows_affected())
 }
+
+pub(super) async fn prune_firings(store: &SqliteStore, keep: Duration, limit: u32) -> StoreResult<u64> {
+    store
+        .write(move |write| {
+            Box::pin(async move {
+                let before = write.before(keep);
+                let mut rows = 0;
+                for sql in [
+                    include_str!("sql/firings_prune_slots.sql"),
+                    include_str!("sql/firings_prune_fires.sql"),
+                    include_str!("sql/firings_prune_arrivals.sql"),
+                ] {
+                    let prune = sqlx::query(sql).bind(before).bind(limit);
+                    rows += prune.execute(write.connection()).await.map_err(from_sqlx)?.rows_affected();
+                }
+                Ok(rows)
+            })
+        })
+        .await
+}

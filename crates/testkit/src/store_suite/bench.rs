@@ -274,6 +274,9 @@ pub(super) fn job(chunks: usize) -> NewJob {
         parents: Vec::new(),
         on_parent_failure: Default::default(),
         base_path: Some("exports/".to_owned()),
+        identity: None,
+        scope: String::new(),
+        quota: None,
         chunks: (0..chunks).map(|n| chunk(&format!("K{n:05}"))).collect(),
     }
 }

@@ -19,6 +19,7 @@ mod ending;
 mod files;
 mod finish;
 mod history;
+mod identity;
 mod leases;
 mod lists;
 mod model;
@@ -26,10 +27,12 @@ mod priority;
 mod probe;
 mod progress;
 mod races;
+mod schedules;
 mod steps;
 mod storm;
 mod submit;
 mod text;
+mod triggers;
 mod unique;
 mod upkeep;
 
@@ -101,6 +104,57 @@ fn all() -> Vec<Case> {
         dependencies::cancelling_what_waits_ends_it,
         dependencies::a_diamond_closes_once,
         dependencies::submitting_against_the_parents_end,
+        identity::who_asked_is_stored_and_read_back,
+        identity::a_list_shows_what_may_be_seen,
+        identity::an_owner_never_passes_the_quota,
+        identity::a_quota_hides_no_job_that_is_there,
+        identity::the_audit_trail_is_kept_in_order,
+        identity::submissions_are_on_record,
+        schedules::a_schedule_is_stored_and_read_back,
+        schedules::a_repeated_put_changes_nothing,
+        schedules::a_parked_schedule_goes_on_when_it_is_put_again,
+        schedules::what_it_says_raises_the_version,
+        schedules::the_configuration_goes_before_the_api,
+        schedules::configured_schedules_are_these_and_no_others,
+        schedules::a_paused_schedule_is_not_due_until_resumed,
+        schedules::the_longest_overdue_comes_first,
+        schedules::a_firing_is_recorded_and_moves_on,
+        schedules::a_firing_that_lost_stores_nothing,
+        schedules::by_hand_it_fires_also_while_paused,
+        schedules::eight_at_once_fire_a_slot_once,
+        schedules::firing_against_changes,
+        schedules::overlap_skip_leaves_slots_out,
+        schedules::overlap_queue_waits_for_the_earlier_job,
+        schedules::overlap_allow_waits_for_nobody,
+        schedules::slots_of_one_firing_do_not_skip_each_other,
+        schedules::what_stands_in_the_way_of_a_job_is_recorded,
+        schedules::a_recorded_slot_is_left_out,
+        schedules::deleting_takes_the_slots_along,
+        schedules::old_slots_are_pruned,
+        triggers::a_trigger_is_stored_and_read_back,
+        triggers::the_configuration_goes_before_the_api,
+        triggers::one_term_fires_for_every_job,
+        triggers::a_pair_fires_in_either_order,
+        triggers::waiting_is_shown_newest_first,
+        triggers::values_that_differ_make_no_set,
+        triggers::what_is_too_far_apart_makes_no_set,
+        triggers::a_parent_that_ran_again_fires_a_new_set,
+        triggers::completions_are_judged_in_their_order,
+        triggers::judging_at_once_fires_each_set_once,
+        triggers::a_cycle_is_refused,
+        triggers::halves_of_a_cycle_at_once,
+        triggers::deleting_takes_arrivals_and_firings_along,
+        triggers::a_trigger_does_not_look_back,
+        triggers::another_label_begins_anew,
+        triggers::a_parent_that_completes_after_all_arrives,
+        triggers::a_job_that_a_repair_completes_arrives,
+        triggers::a_job_that_is_gone_fires_nothing,
+        triggers::a_due_firing_submits_its_job_once,
+        triggers::what_stands_in_the_way_of_a_job_is_recorded,
+        triggers::what_is_due_does_not_outlive_what_was_asked_for,
+        triggers::one_term_remembers_no_arrivals,
+        triggers::a_diamond_of_triggers_closes_once,
+        triggers::old_firings_are_pruned,
         claim::a_claim_tells_all_that_a_worker_needs,
         claim::limits_hold_per_queue_and_in_all,
         claim::priority_goes_first_then_turn,
@@ -117,6 +171,7 @@ fn all() -> Vec<Case> {
         progress::progress_is_summed_up_by_job,
         progress::only_the_owner_records_progress,
         progress::progress_never_goes_backwards,
+        progress::running_chunks_show_how_far_they_are,
         progress::what_is_settled_is_in_the_counts_alone,
         progress::recording_against_finishing,
         progress::reports_that_cross_do_not_deadlock,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use outhaul_core::id::{ChunkId, JobId, Lease};
 use outhaul_core::job::{JobStatus, NewJob, OnFailure};
-use outhaul_core::progress::{Moving, Progress};
+use outhaul_core::progress::{ChunkProgress, Moving, Progress};
 use outhaul_core::reuse::Reuse;
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::{JobFilter, Redriven, Submitted};
@@ -151,6 +151,34 @@ pub(super) async fn progress_never_goes_backwards(kit: Kit) {
     record(&bench, &[progress(chunk.lease, 111, 0.75)]).await;
     assert_eq!(shown(&bench, &id).await, moving(111, 0.75), "and goes on from there");
     assert_eq!(stored(&bench).await, 1);
+}
+
+/// What the list of a job's chunks shows of each.
+async fn listed(bench: &Bench, id: &JobId) -> Vec<(ChunkId, Option<ChunkProgress>)> {
+    let page = bench.store.chunks_list(id, None, None, 10).await.expect("chunks_list");
+    page.items.into_iter().map(|row| (row.id, row.progress)).collect()
+}
+
+pub(super) async fn running_chunks_show_how_far_they_are(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (id, chunks) = bench.running(4).await;
+    let half = ChunkProgress { rows: 100, bytes: 1000, fraction: 0.5 };
+    let of = |rows: &[(ChunkId, Option<ChunkProgress>)], chunk: &ClaimedChunk| {
+        rows.iter().find(|(id, _)| *id == chunk.lease.chunk).expect("it is listed").1
+    };
+    assert!(listed(&bench, &id).await.iter().all(|(_, progress)| progress.is_none()), "nobody told");
+    let batch: Vec<Progress> = chunks[..3].iter().map(|chunk| progress(chunk.lease, 100, 0.5)).collect();
+    record(&bench, &batch).await;
+    assert_eq!(bench.finish(&chunks[..1]).await, 1);
+    assert_eq!(bench.store.chunks_return(&[chunks[1].lease]).await.expect("chunks_return").len(), 1);
+    let rows = listed(&bench, &id).await;
+    assert_eq!(of(&rows, &chunks[0]), None, "what is done has a file");
+    assert_eq!(of(&rows, &chunks[1]), None, "what waits does not run");
+    assert_eq!(of(&rows, &chunks[2]), Some(half));
+    assert_eq!(of(&rows, &chunks[3]), None, "it has not told yet");
+    let again = bench.claim_again().await;
+    assert_eq!(again.lease.chunk, chunks[1].lease.chunk);
+    assert_eq!(of(&listed(&bench, &id).await, &again), Some(half), "it goes on from there");
 }
 
 /// A job of two: one that settles as `end` says, and one that goes on.

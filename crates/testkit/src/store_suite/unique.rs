@@ -188,6 +188,7 @@ pub(super) async fn a_batch_answers_in_its_order(kit: Kit) {
             Submitted::Created(job) => ("created", place(job)),
             Submitted::Existing(job) => ("existing", place(job)),
             Submitted::NoSuchParents(missing) => panic!("no job here has parents: {missing:?}"),
+            Submitted::OverQuota(open) => panic!("no job here has a quota: {open}"),
             Submitted::Duplicate(job) => ("duplicate", place(job)),
             Submitted::KeyConflict => ("conflict", None),
         })

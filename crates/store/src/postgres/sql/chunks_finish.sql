@@ -92,5 +92,16 @@ WITH given AS MATERIALIZED (
             ELSE j.completed_at END
     FROM gained g
     WHERE j.id = g.job_id AND j.id = ANY (ARRAY(SELECT id FROM jobs))
+    RETURNING j.id, j.status, j.job_type, j.dataset, j.completed_at
+), asked_for AS (
+    -- What some trigger waits for is left for the duty that judges it.
+    INSERT INTO trigger_due (job_id, term, completed_at)
+    SELECT c.id, t.term, c.completed_at
+    FROM counted c
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN c.job_type = 'EXPORT' THEN 'dataset:' || c.dataset ELSE 'job:' || c.job_type END
+    ) AS t (term)
+    WHERE c.status = 'COMPLETED' AND EXISTS (SELECT FROM trigger_rule r WHERE r.after_terms @> ARRAY[t.term])
+    ON CONFLICT DO NOTHING
 )
 SELECT id, fence FROM done

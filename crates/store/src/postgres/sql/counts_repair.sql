@@ -24,7 +24,16 @@ WITH recount AS MATERIALIZED (
       AND ((j.done, j.failed, j.cancelled, j.reused, j.rows, j.bytes)
                IS DISTINCT FROM (r.done, r.failed, r.cancelled, r.reused, r.rows, r.bytes)
            OR r.done + r.failed + r.cancelled = j.total)
-    RETURNING j.id
+    RETURNING j.id, j.status, j.job_type, j.dataset, j.completed_at
+), asked_for AS (
+    INSERT INTO trigger_due (job_id, term, completed_at)
+    SELECT l.id, t.term, l.completed_at
+    FROM looked l
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN l.job_type = 'EXPORT' THEN 'dataset:' || l.dataset ELSE 'job:' || l.job_type END
+    ) AS t (term)
+    WHERE l.status = 'COMPLETED' AND EXISTS (SELECT FROM trigger_rule r WHERE r.after_terms @> ARRAY[t.term])
+    ON CONFLICT DO NOTHING
 ), quiet AS (
     -- Looked at and found right: not again for a while.
     UPDATE job j SET checked_at = now() WHERE j.id = ANY ($1) AND j.id <> ALL (ARRAY(SELECT id FROM looked))

@@ -8,5 +8,6 @@ WHERE ($1::text IS NULL OR (status = $1 AND stored_status = ANY ($2::text[])))
   AND ($6::timestamptz IS NULL OR created_at >= $6)
   AND ($7::timestamptz IS NULL OR created_at < $7)
   AND ($8::bigint IS NULL OR id < $8)
+  AND ($10::text IS NULL OR owner = $10 OR department = $11)
 ORDER BY id DESC
 LIMIT $9

@@ -1,5 +1,6 @@
 -- What moved chunks do to their job: the counts move, and the status follows from them. The only
--- statement that decides COMPLETED and FAILED. A job about which nothing changes is not written.
+-- statement that decides COMPLETED and FAILED. A job about which nothing changes is not written; of those
+-- that are, the ones that are COMPLETED now are told.
 -- ?1 [{job, done, failed, cancelled, reused, rows, bytes, started_at, error, result}, …] by how much, ?2 now
 UPDATE job
 SET done = after.done, failed = after.failed, cancelled = after.cancelled,
@@ -37,3 +38,4 @@ WHERE job.id = after.id
        OR (job.done, job.failed, job.cancelled, job.reused, job.rows, job.bytes)
           <> (after.done, after.failed, after.cancelled, after.reused, after.rows, after.bytes)
        OR (after.settled = job.total AND job.completed_at IS NULL))
+RETURNING iif(job.status = 'COMPLETED', job.id, NULL)

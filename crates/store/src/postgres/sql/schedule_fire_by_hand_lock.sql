@@ -1,0 +1,1 @@
+SELECT id FROM schedule WHERE id = $1 AND version = $2 FOR NO KEY UPDATE

@@ -1,0 +1,1 @@
+SELECT slot FROM schedule_slot WHERE schedule_id = $1 AND slot = ANY ($2::timestamptz[])

@@ -1,0 +1,1 @@
+DELETE FROM trigger_rule WHERE origin = 'config' AND name <> ALL ($1::text[])

@@ -1,0 +1,1 @@
+DELETE FROM trigger_due WHERE job_id = ANY ($1::bigint[])

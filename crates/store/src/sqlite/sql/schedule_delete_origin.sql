@@ -1,0 +1,1 @@
+SELECT origin FROM schedule WHERE name = ?1

@@ -1,0 +1,13 @@
+-- The newest job of an earlier firing that has not ended. Bounded: nobody has thousands at once. ?1 schedule
+SELECT j.job_id
+FROM (
+    SELECT l.slot, l.job_id
+    FROM schedule_slot AS l
+    WHERE l.schedule_id = ?1 AND l.outcome = 'fired'
+    ORDER BY l.slot DESC
+    LIMIT 1000
+) AS l
+CROSS JOIN job AS j ON j.job_id = l.job_id
+WHERE j.status IN ('SUBMITTED', 'IN_PROGRESS')
+ORDER BY l.slot DESC
+LIMIT 1

@@ -1,0 +1,1 @@
+SELECT origin FROM trigger_rule WHERE name = ?1

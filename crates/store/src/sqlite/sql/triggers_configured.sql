@@ -1,0 +1,2 @@
+-- ?1 [name, …] of the configuration
+DELETE FROM trigger_rule WHERE origin = 'config' AND name NOT IN (SELECT value FROM json_each(?1))

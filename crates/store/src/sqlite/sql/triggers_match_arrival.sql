@@ -1,0 +1,2 @@
+INSERT INTO trigger_arrival (trigger_id, value, term, job_id, completed_at) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT DO NOTHING

@@ -14,6 +14,7 @@ use outhaul_core::retry::RetryPolicy;
 use sha2::{Digest as _, Sha256};
 
 use crate::format::{self, Format};
+use crate::scope::RowScope;
 use crate::settings::{DatasetSettings, ExportSettings, SourceSettings};
 use crate::source::params::Template;
 
@@ -33,6 +34,8 @@ pub struct Dataset {
     pub template: Template,
     /// The query that says how many rows there will be.
     pub count: Option<Template>,
+    /// What its rows depend on besides key and date; none: they are the same for everybody.
+    pub scope: Option<RowScope>,
     /// Hash of what decides its files' content; files of another definition are not reused.
     pub definition: String,
     /// Prefix of its files in the storage; ends with `/` or is empty.
@@ -68,13 +71,19 @@ impl Dataset {
         let template = parse("query", &settings.query.rows);
         let count = settings.query.count.as_ref().and_then(|sql| parse("count_query", sql));
         let Some(template) = template.filter(|_| problems.is_empty()) else { return Err(problems) };
+        let mut queries = vec![("query", &template)];
+        queries.extend(count.as_ref().map(|count| ("count_query", count)));
+        let scope = RowScope::check(&settings.scope, source.url.dialect(), &queries).map_err(|found| {
+            found.into_iter().map(|problem| format!("dataset `{name}`: {problem}")).collect::<Vec<_>>()
+        })?;
         Ok(Self {
             name: name.clone(),
             default: settings.default,
             source: settings.source.clone(),
+            definition: definition(&settings.source, &settings.query.rows, scope.as_ref()),
             template,
             count,
-            definition: definition(&settings.source, &settings.query.rows),
+            scope,
             base_path: if settings.default { base_path.to_owned() } else { format!("{base_path}{name}/") },
             retry: settings.retry.clone(),
             timeout: settings.timeout,
@@ -87,16 +96,24 @@ impl Dataset {
         queue_of(&self.source)
     }
 
-    /// Where the file of a key and date goes in the storage.
-    pub fn file_path(&self, key: &str, date: NaiveDate, format: Format) -> String {
-        format!("{}{}", self.base_path, key::relative_path(key, date, format.extension()))
+    /// Whether which rows a caller sees is decided by the source's row-level security.
+    pub fn relies_on_row_security(&self) -> bool {
+        self.scope.as_ref().is_some_and(|scope| scope.security().is_some())
     }
 
-    /// What makes two requests ask for the same file.
-    pub fn identity(&self, key: &str, date: NaiveDate) -> FileIdentity {
+    /// Where the file of an identity goes in the storage.
+    pub fn file_path(&self, identity: &FileIdentity, format: Format) -> String {
+        let FileIdentity { scope, key, effective_date, .. } = identity;
+        let scope = if scope.is_empty() { String::new() } else { format!("scope={scope}/") };
+        format!("{}{scope}{}", self.base_path, key::relative_path(key, *effective_date, format.extension()))
+    }
+
+    /// What makes two requests ask for the same file. The scope is that of the caller on this dataset, see
+    /// [`crate::scope_of`].
+    pub fn identity(&self, scope: &str, key: &str, date: NaiveDate) -> FileIdentity {
         FileIdentity {
             dataset: self.name.clone(),
-            scope: String::new(),
+            scope: scope.to_owned(),
             key: key.to_owned(),
             effective_date: date,
             variant: String::new(),
@@ -201,10 +218,12 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     if name == RESERVED { Err("this name is reserved") } else { Ok(()) }
 }
 
-fn definition(source: &str, query: &str) -> String {
+fn definition(source: &str, query: &str, scope: Option<&RowScope>) -> String {
     let mut hash = Sha256::new();
+    let scope = scope.map(RowScope::definition).unwrap_or_default();
+    let parts = [source, query, &format::VERSION.to_string()].map(str::to_owned);
     // Lengths first, so that no two lists of parts make one text.
-    for part in [source, query, &format::VERSION.to_string()] {
+    for part in parts.iter().chain(&scope) {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
@@ -214,7 +233,7 @@ fn definition(source: &str, query: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{dataset, settings};
+    use crate::testing::{caller, dataset, scoped, settings};
 
     #[test]
     fn the_default_dataset_has_the_base_path_to_itself() {
@@ -222,7 +241,8 @@ mod tests {
             Exports::new(&settings([dataset("positions", true), dataset("trades", false)])).unwrap();
         let path = |name: &str| {
             let date = NaiveDate::from_ymd_opt(2025, 2, 15).unwrap();
-            exports.dataset(name).unwrap().file_path("ABC", date, Format::Csv)
+            let dataset = exports.dataset(name).unwrap();
+            dataset.file_path(&dataset.identity("", "ABC", date), Format::Csv)
         };
         assert_eq!(path("positions"), "exports/2025/02/15/ABC_20250215.csv");
         assert_eq!(path("trades"), "exports/trades/2025/02/15/ABC_20250215.csv");
@@ -238,7 +258,10 @@ mod tests {
         let mut wrong = dataset("wrong", true);
         wrong.query.rows = "select :account".into();
         wrong.query.count = Some("select count(*) from t where k = :kee".into());
-        let all = [lost, wrong, dataset("reports", false), dataset("Trades", false), dataset("1st", false)];
+        let mut loose = dataset("loose", false);
+        loose.query.rows = "select :claims.county".into();
+        let all =
+            [loose, lost, wrong, dataset("reports", false), dataset("Trades", false), dataset("1st", false)];
         let ExportsError(problems) = Exports::new(&settings(all)).unwrap_err();
         let text = problems.join("\n");
         for part in [
@@ -248,23 +271,48 @@ mod tests {
             "`reports`: this name is reserved",
             "`Trades`: its name must",
             "`1st`: its name must",
+            "`loose`: its query uses `:claims.county`, but row_scope does not name it",
             "only one dataset can be the default, but these are: lost, wrong",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(problems.len(), 7);
+        assert_eq!(problems.len(), 8);
     }
 
     #[test]
     fn a_definition_changes_with_source_and_query_only() {
-        assert_eq!(definition("a", "b"), definition("a", "b"));
-        assert_ne!(definition("a", "b"), definition("a", "b "));
-        assert_ne!(definition("ab", "c"), definition("a", "bc"));
-        assert_eq!(definition("a", "b").len(), 64);
+        let of = |source, query| definition(source, query, None);
+        assert_eq!(of("a", "b"), of("a", "b"));
+        assert_ne!(of("a", "b"), of("a", "b "));
+        assert_ne!(of("ab", "c"), of("a", "bc"));
+        // As it was before rows could depend on callers: files made then are still reused.
+        assert_eq!(of("a", "b"), "8463273bb28d5f4c8cb40045e29e0307cb3fb6a5bbc9b18f0038a07d6770a3a3");
         let (plain, mut counting) = (dataset("positions", true), dataset("positions", true));
         counting.query.count = Some("select count(*) from t".into());
         let definition =
             |of| Exports::new(&settings([of])).unwrap().default_dataset().unwrap().definition.clone();
         assert_eq!(definition(plain), definition(counting), "how rows are counted changes none");
+        let (one, mut two) = (scoped("positions", true), scoped("positions", true));
+        two.query.rows.push_str(" and :claims.city = 'y'");
+        let mut more = two.clone();
+        more.scope.row_scope.push("city".into());
+        assert_ne!(definition(one), definition(more));
+    }
+
+    #[test]
+    fn a_scope_has_a_folder_and_an_identity_of_its_own() {
+        let exports = Exports::new(&settings([scoped("positions", true)])).unwrap();
+        let dataset = exports.dataset("positions").unwrap();
+        let date = NaiveDate::from_ymd_opt(2025, 2, 15).unwrap();
+        let identity = |county: &str| {
+            let scope = crate::scope_of(dataset, &caller(&[("county", county.into())])).unwrap();
+            dataset.identity(&scope, "ABC", date)
+        };
+        let (kent, essex) = (identity("kent"), identity("essex"));
+        assert_ne!(kent, essex);
+        let path = |identity| dataset.file_path(identity, Format::Csv);
+        assert_ne!(path(&kent), path(&essex));
+        assert_eq!(path(&kent), format!("exports/scope={}/2025/02/15/ABC_20250215.csv", kent.scope));
+        assert!(kent.scope.len() == 16 && kent.scope.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -22,8 +23,9 @@ use crate::dataset::{Dataset, Exports, ExportsError};
 use crate::pace::Pace;
 use crate::reason;
 use crate::request::Params;
+use crate::rights::{self, Rights};
 use crate::settings::ExportSettings;
-use crate::source::{self, Count, Query, Sink, Source};
+use crate::source::{self, Count, Query, RowSecurityProblem, Sink, Source};
 use crate::storage::{Publisher, StagedFile, Storage};
 
 /// How soon to look again when another chunk writes the same file.
@@ -35,7 +37,10 @@ pub struct ExportHandler {
     sources: BTreeMap<String, Arc<dyn Source>>,
     /// Of each dataset.
     paces: BTreeMap<String, Pace>,
+    /// Whether row-level security was found to hold, for each dataset that relies on it.
+    proved: BTreeMap<String, AtomicBool>,
     storage: Storage,
+    snapshot_max_age: Option<Duration>,
 }
 
 impl ExportHandler {
@@ -52,7 +57,10 @@ impl ExportHandler {
             Ok(exports) if problems.is_empty() => {
                 let paces = exports.datasets().map(|dataset| (dataset.name.clone(), Pace::default()));
                 let paces = paces.collect();
-                Ok(Self { exports: Arc::new(exports), sources, paces, storage })
+                let relying = exports.datasets().filter(|dataset| dataset.relies_on_row_security());
+                let proved = relying.map(|dataset| (dataset.name.clone(), AtomicBool::new(false))).collect();
+                let snapshot_max_age = settings.snapshot_max_age;
+                Ok(Self { exports: Arc::new(exports), sources, paces, proved, storage, snapshot_max_age })
             }
             Ok(_) => Err(ExportsError(problems)),
             Err(ExportsError(more)) => Err(ExportsError([problems, more].concat())),
@@ -74,6 +82,44 @@ impl ExportHandler {
         &self.storage
     }
 
+    /// Why datasets must not rely on their sources' row-level security, of all that do. What is certain is a
+    /// reason not to start; what could not be found out now is looked at again before the dataset is used.
+    pub async fn check_row_security(&self) -> Vec<RowSecurityProblem> {
+        let mut problems = Vec::new();
+        for name in self.proved.keys() {
+            if let Some(dataset) = self.exports.dataset(name) {
+                problems.extend(self.row_security_problems(dataset).await);
+            }
+        }
+        problems
+    }
+
+    async fn row_security_problems(&self, dataset: &Dataset) -> Vec<RowSecurityProblem> {
+        let (Some(proved), Some(source)) =
+            (self.proved.get(&dataset.name), self.sources.get(&dataset.source))
+        else {
+            return Vec::new();
+        };
+        let problems = source.check_row_security(dataset).await;
+        proved.store(problems.is_empty(), Ordering::Relaxed);
+        problems
+    }
+
+    /// Looks whether row-level security holds, once for each dataset that relies on it.
+    async fn prove_row_security(&self, task: &Task<'_>) -> Result<(), Failed> {
+        let proved = self.proved.get(&task.dataset.name);
+        if proved.is_none_or(|proved| proved.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        let looking = async { Ok::<_, Failed>(self.row_security_problems(task.dataset).await) };
+        let problems = task.unless_stopped(looking).await?;
+        let worst = problems.iter().find(|problem| problem.is_certain).or(problems.first());
+        worst.map_or(Ok(()), |problem| {
+            let cause = problem.to_string().into();
+            Err(if problem.is_certain { Failed::Fatal(cause) } else { Failed::Retryable(cause) })
+        })
+    }
+
     fn task<'a>(&'a self, context: &'a ChunkContext) -> Result<Task<'a>, Failed> {
         let chunk = context.chunk();
         let (Some(name), Some(key), Some(date)) = (&chunk.dataset, &chunk.key, chunk.effective_date) else {
@@ -84,10 +130,12 @@ impl ExportHandler {
         let dataset = self.exports.dataset(name).ok_or_else(|| unknown(format!("dataset `{name}`")))?;
         let source = self.sources.get(&dataset.source);
         let source = source.ok_or_else(|| unknown(format!("source `{}`", dataset.source)))?;
-        let params = Params::from_json(&chunk.params).ok_or_else(|| unknown("the output format".into()))?;
+        let params = Params::from_json(&chunk.params).map_err(|what| unknown(what.to_owned()))?;
         let pace = self.paces.get(name).ok_or_else(|| unknown(format!("dataset `{name}`")))?;
-        let identity = dataset.identity(key, date);
-        Ok(Task { context, dataset, source: &**source, pace, storage: &self.storage, params, identity })
+        let rights = rights::admit(dataset, &params, chunk.claimed_at, self.snapshot_max_age)?;
+        let identity = dataset.identity(rights.as_ref().map_or("", Rights::scope), key, date);
+        let (source, storage) = (&**source, &self.storage);
+        Ok(Task { context, dataset, source, pace, storage, params, rights, identity })
     }
 }
 
@@ -115,6 +163,7 @@ impl Handler for ExportHandler {
 
     async fn run(&self, context: &ChunkContext) -> Result<Outcome, Failed> {
         let task = self.task(context)?;
+        self.prove_row_security(&task).await?;
         let chunk = context.chunk();
         let window = self.exports.reuse_window_days;
         let (date, today) = (task.identity.effective_date, chunk.claimed_at.date_naive());
@@ -165,6 +214,7 @@ struct Task<'a> {
     pace: &'a Pace,
     storage: &'a Storage,
     params: Params,
+    rights: Option<Rights>,
     identity: FileIdentity,
 }
 
@@ -179,8 +229,7 @@ impl Task<'_> {
     }
 
     async fn generate(&self, grant: &WriteGrant) -> Result<PublishedFile, Failed> {
-        let FileIdentity { key, effective_date, .. } = &self.identity;
-        let path = self.dataset.file_path(key, *effective_date, self.params.format);
+        let path = self.dataset.file_path(&self.identity, self.params.format);
         let publisher: &dyn Publisher = self;
         let begin = self.storage.begin(publisher, self.context.chunk().lease, path, grant);
         let mut staged = self.unless_stopped(begin).await?;
@@ -220,6 +269,7 @@ impl Task<'_> {
             template: &self.dataset.template,
             key: &self.identity.key,
             effective_date: self.identity.effective_date,
+            rights: self.rights.as_ref(),
             count,
             slot: self.context.slot_name(),
         };

@@ -7,6 +7,8 @@ pub mod handler;
 mod pace;
 pub mod reason;
 pub mod request;
+pub mod rights;
+pub mod scope;
 pub mod settings;
 pub mod source;
 pub mod storage;
@@ -15,4 +17,5 @@ mod testing;
 
 pub use dataset::{Dataset, Exports, ExportsError};
 pub use handler::ExportHandler;
-pub use request::{ExportPlan, ExportRequest};
+pub use request::{ExportPlan, ExportRequest, PlanError};
+pub use rights::{MissingClaims, scope_of};

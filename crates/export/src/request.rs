@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Datelike as _, NaiveDate, Utc};
 use outhaul_core::file::{FileIdentity, FileRecord};
+use outhaul_core::identity::Identity;
 use outhaul_core::job::NewChunk;
 use outhaul_core::key;
 use outhaul_core::reuse::Reuse;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::dataset::{Dataset, Exports};
 use crate::format::Format;
+use crate::rights::{self, MissingClaims};
 
 /// How many problems are listed at most: a request may have millions.
 pub const MAX_PROBLEMS: usize = 1000;
@@ -55,6 +58,15 @@ pub struct Problem {
     pub message: String,
 }
 
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanError {
+    /// The request is wrong.
+    Problems(Vec<Problem>),
+    /// The request is right, but the caller may not ask for it.
+    MissingClaims(MissingClaims),
+}
+
 /// A request that was found good.
 #[derive(Clone, Debug)]
 pub struct ExportPlan {
@@ -66,6 +78,15 @@ pub struct ExportPlan {
     pub force: bool,
     /// The chunks, in the order of the request.
     pub chunks: Vec<NewChunk>,
+    /// What is stored of the caller, where rows depend on it.
+    caller: Option<Caller>,
+}
+
+/// What is stored of a caller with a job whose rows depend on it.
+#[derive(Clone, Debug)]
+struct Caller {
+    identity: Identity,
+    scope: String,
 }
 
 /// What a job would do, from the recorded files alone.
@@ -82,27 +103,41 @@ pub struct DryRun {
 }
 
 /// What a chunk's handler gets of the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
     /// The format.
     pub format: Format,
     /// Whether the file must be generated anew.
     pub force: bool,
+    /// Who submitted it, with the claims that rows depend on; none where they depend on nobody.
+    pub identity: Option<Identity>,
+    /// The scope it was submitted with; empty where rows depend on nobody.
+    pub scope: String,
 }
 
 impl Params {
     /// As it is stored with the job.
-    pub fn to_json(self) -> Value {
-        json!({ "format": self.format.as_str(), "force": self.force })
+    pub fn to_json(&self) -> Value {
+        let mut params = json!({ "format": self.format.as_str(), "force": self.force });
+        if let Some(identity) = &self.identity {
+            params["identity"] = json!(identity);
+            params["scope"] = json!(self.scope);
+        }
+        params
     }
 
-    /// Reads what was stored; `None`: by a version that knows more formats than this one.
-    pub fn from_json(params: &Value) -> Option<Self> {
+    /// Reads what was stored; the error names what only a newer version can read.
+    pub fn from_json(params: &Value) -> Result<Self, &'static str> {
         let format = match params.get("format") {
             None => Format::default(),
-            Some(format) => Format::parse(format.as_str()?)?,
+            Some(format) => format.as_str().and_then(Format::parse).ok_or("the output format")?,
         };
-        Some(Self { format, force: params.get("force").and_then(Value::as_bool).unwrap_or(false) })
+        let force = params.get("force").and_then(Value::as_bool).unwrap_or(false);
+        let unreadable = "the form of the caller's identity";
+        let identity =
+            params.get("identity").map(Identity::deserialize).transpose().map_err(|_| unreadable)?;
+        let scope = params.get("scope").map_or(Some(""), Value::as_str).ok_or(unreadable)?.to_owned();
+        Ok(Self { format, force, identity, scope })
     }
 }
 
@@ -114,12 +149,30 @@ impl ExportRequest {
 
     /// The same for a caller that has found problems of its own: those at places that `is_known` says
     /// are not listed again, and the search ends with the problem number `most`.
+    ///
+    /// Nobody in particular asks: a dataset that shows each caller its own rows is refused.
     pub fn validate_beside(
         &self,
         exports: &Exports,
         most: usize,
         is_known: &dyn Fn(&str) -> bool,
     ) -> Result<ExportPlan, Vec<Problem>> {
+        self.plan(exports, None, most, is_known).map_err(|error| match error {
+            PlanError::Problems(problems) => problems,
+            PlanError::MissingClaims(missing) => {
+                vec![Problem { pointer: "/dataset".to_owned(), message: missing.to_string() }]
+            }
+        })
+    }
+
+    /// The same for whoever `identity` says, whose claims are looked at when nothing else is wrong.
+    pub fn plan(
+        &self,
+        exports: &Exports,
+        identity: Option<&Identity>,
+        most: usize,
+        is_known: &dyn Fn(&str) -> bool,
+    ) -> Result<ExportPlan, PlanError> {
         let mut problems = Problems { found: Vec::new(), most, is_known };
         let dataset = self.find_dataset(exports, &mut problems);
         let format = self.find_format(&mut problems);
@@ -138,9 +191,10 @@ impl ExportRequest {
                     effective_date: Some(date),
                 });
                 let chunks = chunks.collect();
-                Ok(ExportPlan { dataset, format, force: self.output.force, chunks })
+                let caller = caller(&dataset, identity).map_err(PlanError::MissingClaims)?;
+                Ok(ExportPlan { dataset, format, force: self.output.force, chunks, caller })
             }
-            _ => Err(problems.found),
+            _ => Err(PlanError::Problems(problems.found)),
         }
     }
 
@@ -211,7 +265,13 @@ impl ExportRequest {
 impl ExportPlan {
     /// What every chunk's handler gets.
     pub fn params(&self) -> Value {
-        Params { format: self.format, force: self.force }.to_json()
+        let identity = self.caller.as_ref().map(|caller| caller.identity.clone());
+        Params { format: self.format, force: self.force, identity, scope: self.scope().to_owned() }.to_json()
+    }
+
+    /// The caller's scope, part of the identity of every file; empty where rows are the same for everybody.
+    pub fn scope(&self) -> &str {
+        self.caller.as_ref().map_or("", |caller| &caller.scope)
     }
 
     /// Prefix of its files in the storage; `Storage::display_url` makes it what clients see.
@@ -237,14 +297,18 @@ impl ExportPlan {
             let dates: Vec<String> = dates.iter().map(|date| date.format("%Y%m%d").to_string()).collect();
             json!({ "effectiveDates": dates, "key": key })
         });
-        json!({
+        let mut canonical = json!({
             "dataset": self.dataset.name,
             "items": items.collect::<Vec<Value>>(),
             "output": { "force": self.force, "format": self.format.as_str() },
-        })
+        });
+        if let Some(caller) = &self.caller {
+            canonical["scope"] = json!(caller.scope);
+        }
+        canonical
     }
 
-    /// What the job would do if it were submitted now, from the recorded files of its dataset.
+    /// What the job would do if it were submitted now, from the recorded files of its dataset and scope.
     pub fn dry_run(
         &self,
         recorded: &[(FileIdentity, FileRecord)],
@@ -253,7 +317,9 @@ impl ExportPlan {
     ) -> DryRun {
         let usable: BTreeSet<(&str, NaiveDate)> = recorded
             .iter()
-            .filter(|(_, record)| record.definition == self.dataset.definition)
+            .filter(|(identity, record)| {
+                record.definition == self.dataset.definition && identity.scope == self.scope()
+            })
             .map(|(identity, _)| (identity.key.as_str(), identity.effective_date))
             .collect();
         let reusable = |chunk: &&NewChunk| {
@@ -290,6 +356,17 @@ impl Problems<'_> {
     fn are_enough(&self) -> bool {
         self.found.len() >= self.most
     }
+}
+
+/// What is stored of a caller: only what its rights are made of.
+fn caller(dataset: &Dataset, identity: Option<&Identity>) -> Result<Option<Caller>, MissingClaims> {
+    let rights = rights::rights(dataset, identity)?;
+    Ok(match (rights, &dataset.scope, identity) {
+        (Some(rights), Some(scope), Some(identity)) => {
+            Some(Caller { identity: identity.only(scope.claims()), scope: rights.scope().to_owned() })
+        }
+        _ => None,
+    })
 }
 
 fn check_key(key: &str, format: Format) -> Result<(), String> {

@@ -42,6 +42,8 @@ pub struct DatasetSettings {
     pub source: String,
     /// What it asks its source.
     pub query: QuerySettings,
+    /// What its rows depend on besides key and date.
+    pub scope: ScopeSettings,
     /// How failed chunks are tried again.
     pub retry: RetryPolicy,
     /// How long one attempt may take in all.
@@ -62,6 +64,19 @@ impl From<&str> for QuerySettings {
     fn from(rows: &str) -> Self {
         Self { rows: rows.to_owned(), count: None }
     }
+}
+
+/// Which claims of a caller the rows of a dataset depend on. Nothing of it set: none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScopeSettings {
+    /// `row_scope`: the names of the claims.
+    pub row_scope: Vec<String>,
+    /// `row_security`: the source's own row-level security decides, and is told of the claims.
+    pub row_security: bool,
+    /// `role_claim`: the claim that names the role that queries run as.
+    pub role_claim: Option<String>,
+    /// `roles`: the roles that it may name.
+    pub roles: Vec<String>,
 }
 
 /// Where files go.
@@ -100,4 +115,6 @@ pub struct ExportSettings {
     pub reuse_window_days: u32,
     /// The most chunks one job may have.
     pub max_chunks_per_job: usize,
+    /// How long after a caller was verified its jobs may still read rows that depend on it; none: without end.
+    pub snapshot_max_age: Option<Duration>,
 }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use outhaul_core::identity::Identity;
 use outhaul_core::retry::RetryPolicy;
 
 use crate::settings::{
-    DatasetSettings, ExportSettings, SourceSettings, SourceUrl, StorageSettings, StorageTarget,
+    DatasetSettings, ExportSettings, ScopeSettings, SourceSettings, SourceUrl, StorageSettings, StorageTarget,
 };
 
 pub(crate) fn dataset(name: &str, default: bool) -> DatasetSettings {
@@ -15,6 +16,7 @@ pub(crate) fn dataset(name: &str, default: bool) -> DatasetSettings {
         default,
         source: "warehouse".into(),
         query: "select 1 where :key = :effective_date".into(),
+        scope: ScopeSettings::default(),
         retry: RetryPolicy::default(),
         timeout: None,
     }
@@ -37,5 +39,25 @@ pub(crate) fn settings(datasets: impl IntoIterator<Item = DatasetSettings>) -> E
         },
         reuse_window_days: 7,
         max_chunks_per_job: 5,
+        snapshot_max_age: None,
+    }
+}
+
+/// A dataset whose rows depend on the caller's county.
+pub(crate) fn scoped(name: &str, default: bool) -> DatasetSettings {
+    DatasetSettings {
+        query: "select 1 where :key = :effective_date and :claims.county = 'x'".into(),
+        scope: ScopeSettings { row_scope: vec!["county".into()], ..ScopeSettings::default() },
+        ..dataset(name, default)
+    }
+}
+
+/// A caller with these claims, verified at the beginning of 2026.
+pub(crate) fn caller(claims: &[(&str, serde_json::Value)]) -> Identity {
+    Identity {
+        subject: "ann".into(),
+        department: Some("sales".into()),
+        claims: claims.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        verified_at: "2026-01-01T00:00:00Z".parse().unwrap(),
     }
 }

@@ -1,7 +1,7 @@
 //! What requests are refused for, and what they become.
 
 use super::*;
-use crate::testing::{dataset, settings};
+use crate::testing::{caller, dataset, scoped, settings};
 use outhaul_core::id::JobId;
 
 fn exports() -> Exports {
@@ -140,7 +140,7 @@ fn a_dry_run_counts_what_the_rule_would_do() {
             claimed_at: now,
             job_id: JobId::new(now, 1),
         };
-        (plan.dataset.identity(key, date.parse().unwrap()), record)
+        (plan.dataset.identity("", key, date.parse().unwrap()), record)
     };
     let definition = plan.dataset.definition.clone();
     let recorded = [
@@ -157,11 +157,95 @@ fn a_dry_run_counts_what_the_rule_would_do() {
 }
 
 #[test]
-fn params_read_back_and_unknown_formats_do_not() {
-    let params = Params { format: Format::Csv, force: true };
-    assert_eq!(Params::from_json(&params.to_json()), Some(params));
-    assert_eq!(Params::from_json(&json!({})), Some(Params { format: Format::Csv, force: false }));
-    assert_eq!(Params::from_json(&json!({ "format": "PARQUET" })), None);
+fn params_read_back_and_what_is_newer_does_not() {
+    let params = Params { force: true, ..Params::default() };
+    assert_eq!(Params::from_json(&params.to_json()), Ok(params));
+    assert_eq!(Params::from_json(&json!({})), Ok(Params::default()));
+    assert_eq!(Params::from_json(&json!({ "format": "PARQUET" })), Err("the output format"));
+    for unreadable in [json!({ "identity": 7 }), json!({ "identity": null }), json!({ "scope": 7 })] {
+        assert!(Params::from_json(&unreadable).is_err(), "{unreadable}");
+    }
+}
+
+fn scoped_plan(identity: Option<&Identity>) -> Result<ExportPlan, PlanError> {
+    let exports = Exports::new(&settings([scoped("positions", true), dataset("trades", false)])).unwrap();
+    request(&[("A", &["20250215"])]).plan(&exports, identity, MAX_PROBLEMS, &|_| false)
+}
+
+#[test]
+fn a_plan_keeps_what_rows_depend_on_and_no_more() {
+    let claims = [("county", json!("kent")), ("email", json!("ann@example.com"))];
+    let plan = scoped_plan(Some(&caller(&claims))).unwrap();
+    assert_eq!(plan.scope(), crate::scope_of(&plan.dataset, &caller(&claims)).unwrap());
+    let (scope, params) = (plan.scope(), plan.params());
+    assert_eq!(
+        params.to_string(),
+        format!(
+            r#"{{"format":"CSV","force":false,"identity":{{"subject":"ann","claims":{{"county":"kent"}},"verifiedAt":"2026-01-01T00:00:00Z"}},"scope":"{scope}"}}"#
+        )
+    );
+    assert_eq!(Params::from_json(&params).unwrap().scope, scope);
+    assert_eq!(plan.base_path(), "exports/", "one for the dataset, whoever asks");
+    assert_eq!(
+        plan.canonical().to_string(),
+        format!(
+            r#"{{"dataset":"positions","items":[{{"effectiveDates":["20250215"],"key":"A"}}],"output":{{"force":false,"format":"CSV"}},"scope":"{scope}"}}"#
+        )
+    );
+    let essex = scoped_plan(Some(&caller(&[("county", json!("essex"))]))).unwrap();
+    assert_ne!(plan.canonical(), essex.canonical(), "one idempotency key is not for both");
+}
+
+#[test]
+fn who_asks_changes_nothing_of_an_unscoped_plan() {
+    let exports = exports();
+    let asked = request(&[("A", &["20250215"])]);
+    let known = caller(&[("county", json!("kent"))]);
+    let (nobody, ann) = (
+        asked.validate(&exports).unwrap(),
+        asked.plan(&exports, Some(&known), MAX_PROBLEMS, &|_| false).unwrap(),
+    );
+    assert_eq!((nobody.scope(), ann.scope()), ("", ""));
+    assert_eq!(ann.params().to_string(), r#"{"format":"CSV","force":false}"#);
+    assert_eq!(nobody.params().to_string(), ann.params().to_string());
+    assert_eq!(nobody.canonical().to_string(), ann.canonical().to_string());
+}
+
+#[test]
+fn whose_claims_are_missing_gets_no_plan() {
+    for identity in [None, Some(&caller(&[])), Some(&caller(&[("county", json!(null))]))] {
+        let Err(PlanError::MissingClaims(missing)) = scoped_plan(identity) else { panic!("{identity:?}") };
+        assert_eq!(missing.problems[0].claim, "county");
+    }
+    let exports = Exports::new(&settings([scoped("positions", true)])).unwrap();
+    let refused = request(&[("A", &["20250215"])]).validate(&exports).unwrap_err();
+    assert_eq!(refused[0].pointer, "/dataset", "where nobody can be told apart");
+    let wrong = request(&[]).plan(&exports, None, MAX_PROBLEMS, &|_| false);
+    assert!(matches!(wrong, Err(PlanError::Problems(_))), "what is wrong anyway comes first");
+}
+
+#[test]
+fn a_dry_run_reuses_no_file_of_another_scope() {
+    let now: DateTime<Utc> = "2026-01-08T12:00:00Z".parse().unwrap();
+    let plan = scoped_plan(Some(&caller(&[("county", json!("kent"))]))).unwrap();
+    let record = FileRecord {
+        path: "x".into(),
+        rows: 1,
+        bytes: 1,
+        sha256: String::new(),
+        etag: None,
+        format: "CSV".into(),
+        definition: plan.dataset.definition.clone(),
+        generation: 1,
+        generated_at: now,
+        claimed_at: now,
+        job_id: JobId::new(now, 1),
+    };
+    let of = |scope: &str| {
+        let identity = plan.dataset.identity(scope, "A", "2025-02-15".parse().unwrap());
+        plan.dry_run(&[(identity, record.clone())], now, 7).reuse
+    };
+    assert_eq!((of(plan.scope()), of("0123456789abcdef"), of("")), (1, 0, 0));
 }
 
 #[test]

@@ -4,11 +4,14 @@
 mod idle;
 mod lexer;
 pub mod params;
+mod pg_rights;
+mod pg_row_security;
 mod pg_session;
 mod pg_total;
 mod postgres;
 mod sqlite;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +23,8 @@ use futures::{FutureExt as _, Stream, StreamExt as _};
 use outhaul::Failed;
 use outhaul_core::progress::Total;
 
+use crate::dataset::Dataset;
+use crate::rights::Rights;
 use crate::settings::{SourceSettings, SourceUrl};
 pub use lexer::Dialect;
 use params::Template;
@@ -40,10 +45,29 @@ pub struct Query<'a> {
     pub key: &'a str,
     /// The value of `:effective_date`.
     pub effective_date: NaiveDate,
+    /// What it may know of the caller, where its rows depend on it.
+    pub rights: Option<&'a Rights>,
     /// How to find out how many rows there will be.
     pub count: Count<'a>,
     /// A name for the session that is the same for whoever holds this budget slot next.
     pub slot: Option<&'a str>,
+}
+
+impl Query<'_> {
+    /// The claims it may use, by name.
+    fn claims(&self) -> Option<&BTreeMap<String, String>> {
+        self.rights.map(Rights::texts)
+    }
+
+    /// A database's words about the query, unless they repeat a claim: those are shown to nobody.
+    fn without_claims<'a>(&self, words: &'a str) -> &'a str {
+        let mut claims = self.claims().into_iter().flatten();
+        if claims.any(|(_, text)| words.contains(text.as_str())) {
+            "a claim of the caller is not what the query takes it for"
+        } else {
+            words
+        }
+    }
 }
 
 /// How to find out how many rows a query will have. Whatever comes of it, the rows are read.
@@ -87,6 +111,29 @@ pub trait Source: Send + Sync {
 
     /// Whether the source answers; the error is a short cause for people.
     async fn check(&self) -> Result<(), String>;
+
+    /// Whether the source's row-level security holds for whoever a dataset's queries run as; every reason why
+    /// it does not, or why that is not known. Nothing, for datasets that do not rely on it.
+    async fn check_row_security(&self, dataset: &Dataset) -> Vec<RowSecurityProblem> {
+        let problem = RowSecurityProblem {
+            dataset: dataset.name.clone(),
+            problem: format!("its source `{}` has no row-level security", dataset.source),
+            is_certain: true,
+        };
+        dataset.relies_on_row_security().then_some(problem).into_iter().collect()
+    }
+}
+
+/// Why a dataset must not rely on its source's row-level security.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("dataset `{dataset}`: {problem}")]
+pub struct RowSecurityProblem {
+    /// The dataset.
+    pub dataset: String,
+    /// What is wrong and what to do, for people.
+    pub problem: String,
+    /// Whether it is so; else it could not be found out now, and is looked at again before the dataset is used.
+    pub is_certain: bool,
 }
 
 /// Makes a source ready; connects to nothing.

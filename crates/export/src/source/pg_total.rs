@@ -43,13 +43,19 @@ pub(super) async fn total(
         _ => Ok(estimate(row.try_get_unchecked(0)?).map(Total::Estimate)),
     });
     Ok(total.unwrap_or_else(|error| {
-        debug!(dataset = query.dataset, %error, "dataset {}: how many rows there are is not known", query.dataset);
+        let words = error.to_string();
+        let error = query.without_claims(&words);
+        debug!(
+            dataset = query.dataset,
+            error, "dataset {}: how many rows there are is not known", query.dataset
+        );
         None
     }))
 }
 
 fn question(query: &Query<'_>) -> Result<Option<String>, LiteralError> {
-    let filled = |template: &super::Template| template.with_literals(query.key, query.effective_date);
+    let filled =
+        |template: &super::Template| template.with_claims(query.key, query.effective_date, query.claims());
     Ok(match query.count {
         Count::No => None,
         Count::Estimate => Some(format!("explain (format json)\n{}", filled(query.template)?)),

@@ -13,7 +13,12 @@ use outhaul_core::secret::Secret;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
 use super::pg_session::Sessions;
-use super::{Outflow, Query, Sink, Source, StopSignal, count_within, does_not_fit, pg_total, short};
+use super::{
+    Outflow, Query, RowSecurityProblem, Sink, Source, StopSignal, count_within, does_not_fit, pg_rights,
+    pg_row_security, pg_total, short,
+};
+use crate::dataset::Dataset;
+use crate::rights::Rights;
 use crate::settings::SourceSettings;
 
 /// A PostgreSQL database that rows are read from.
@@ -42,17 +47,21 @@ impl PostgresSource {
         })
     }
 
-    fn failed(&self, dataset: &str, error: &sqlx::Error) -> Failed {
+    fn failed(&self, query: &Query<'_>, error: &sqlx::Error) -> Failed {
+        self.failed_with(query.dataset, error, |words| query.without_claims(words))
+    }
+
+    fn failed_with(&self, dataset: &str, error: &sqlx::Error, shown: impl Fn(&str) -> &str) -> Failed {
         let source = &self.name;
         match error {
             sqlx::Error::Database(answer) => {
-                let code = answer.code().unwrap_or_default();
+                let (code, words) = (answer.code().unwrap_or_default(), shown(answer.message()));
                 if code == READ_ONLY {
                     does_not_fit(dataset, source, "the query writes; it must only read")
                 } else if is_about_the_query(&code) {
-                    does_not_fit(dataset, source, answer.message())
+                    does_not_fit(dataset, source, words)
                 } else {
-                    Failed::Retryable(format!("source `{source}` failed: {}", short(answer.message())).into())
+                    Failed::Retryable(format!("source `{source}` failed: {}", short(words)).into())
                 }
             }
             other => {
@@ -76,23 +85,24 @@ impl Source for PostgresSource {
             biased;
             () = &mut stop => return Err(Failed::Stopped),
             session = self.sessions.begin(query.slot) =>
-                session.map_err(|error| self.failed(query.dataset, &error))?,
+                session.map_err(|error| self.failed(query, &error))?,
         };
         let mut outflow = Outflow::default();
-        let counted = count(session.connection(), query, self.count_within, &mut stop, sink).await;
-        let copied = match counted {
-            Ok(()) => copy_out(session.connection(), &copy, &mut outflow, &mut stop, sink).await,
-            Err(broken) => Err(broken),
+        let copied = async {
+            let connection = session.connection();
+            self.assume(connection, query, &mut stop).await?;
+            count(connection, query, self.count_within, &mut stop, sink).await?;
+            copy_out(connection, &copy, &mut outflow, &mut stop, sink).await
         };
-        match copied {
-            Ok(()) => session.commit().await.map_err(|error| self.failed(query.dataset, &error))?,
+        match copied.await {
+            Ok(()) => session.commit().await.map_err(|error| self.failed(query, &error))?,
             Err(Broken::Source(error @ sqlx::Error::Database(_))) => {
                 session.discard();
-                return Err(self.failed(query.dataset, &error));
+                return Err(self.failed(query, &error));
             }
             Err(Broken::Source(error)) => {
                 drop(session);
-                return Err(self.failed(query.dataset, &error));
+                return Err(self.failed(query, &error));
             }
             Err(Broken::Here(failed)) => {
                 session.kill().await;
@@ -113,6 +123,57 @@ impl Source for PostgresSource {
             }
             Err(error) => Err(format!("source `{}` is not available: {}", self.name, cause(&error))),
         }
+    }
+
+    async fn check_row_security(&self, dataset: &Dataset) -> Vec<RowSecurityProblem> {
+        let Some(security) = dataset.scope.as_ref().and_then(|scope| scope.security()) else {
+            return Vec::new();
+        };
+        let roles: Vec<Option<&str>> = match &security.role {
+            Some(rule) => rule.allowed.iter().map(|role| Some(role.as_str())).collect(),
+            None => vec![None],
+        };
+        let failed = |error: &sqlx::Error| self.failed_with(&dataset.name, error, |words| words);
+        let mut problems = Vec::new();
+        for role in roles {
+            let found = pg_row_security::problems(&self.sessions, dataset, role, &failed).await;
+            let found = match found {
+                Ok(found) => found.into_iter().map(|problem| (problem, true)).collect(),
+                Err(failed) => {
+                    let whose = role.map(|role| format!("role `{role}`: ")).unwrap_or_default();
+                    vec![(format!("{whose}{failed}"), matches!(failed, Failed::Fatal(_)))]
+                }
+            };
+            problems.extend(found.into_iter().map(|(problem, is_certain)| RowSecurityProblem {
+                dataset: dataset.name.clone(),
+                problem,
+                is_certain,
+            }));
+        }
+        problems
+    }
+}
+
+impl PostgresSource {
+    /// Takes on the caller's rights, where the dataset relies on row-level security.
+    async fn assume(
+        &self,
+        connection: &mut PgConnection,
+        query: &Query<'_>,
+        stop: &mut StopSignal<'_>,
+    ) -> Result<(), Broken> {
+        let Some(assumed) = query.rights.and_then(Rights::security) else { return Ok(()) };
+        let acting = tokio::select! {
+            biased;
+            () = stop => return Err(Failed::Stopped.into()),
+            acting = pg_rights::assume(connection, assumed) => acting.map_err(Broken::Source)?,
+        };
+        // Looked at before the dataset is first used, too; but rights can be given while a worker runs.
+        if acting.bypasses {
+            let cause = format!("row-level security is nothing to `{}`", acting.name);
+            return Err(does_not_fit(query.dataset, &self.name, &cause).into());
+        }
+        Ok(())
     }
 }
 
@@ -173,7 +234,7 @@ async fn copy_out(
 
 /// The line breaks keep a comment at the query's end from taking the parenthesis with it.
 fn copy_sql(query: &Query<'_>) -> Result<String, super::params::LiteralError> {
-    let sql = query.template.with_literals(query.key, query.effective_date)?;
+    let sql = query.template.with_claims(query.key, query.effective_date, query.claims())?;
     Ok(format!("COPY (\n{sql}\n) TO STDOUT (FORMAT csv, HEADER)"))
 }
 

@@ -17,7 +17,7 @@ use sqlx::{
 use tracing::debug;
 
 use super::params::Template;
-use super::{Count, Outflow, Query, Sink, Source, StopSignal, count_within, does_not_fit, params, short};
+use super::{Count, Outflow, Query, Sink, Source, StopSignal, count_within, does_not_fit, short};
 use crate::format::csv::Csv;
 use crate::format::float;
 use crate::settings::SourceSettings;
@@ -94,7 +94,7 @@ impl Source for SqliteSource {
             match counted {
                 Ok(Ok(total)) => sink.expect(Total::Exact(total)),
                 Ok(Err(cause)) => {
-                    let dataset = query.dataset;
+                    let (dataset, cause) = (query.dataset, query.without_claims(&cause));
                     debug!(dataset, cause, "dataset {dataset}: how many rows there are is not known");
                 }
                 Err(stopped) => {
@@ -153,11 +153,12 @@ impl SqliteSource {
         query: &Query<'_>,
     ) -> Result<i64, String> {
         let words = |error: sqlx::Error| short(&error.to_string());
-        let date = params::iso(query.effective_date).map_err(|error| error.to_string())?;
+        let values = template.arguments(query.key, query.effective_date, query.claims());
+        let values = values.map_err(|error| error.to_string())?;
         let _watch = Watch::over(connection, self.count_within).await.map_err(words)?;
         // Two rows are enough to know that there are too many.
         let sql = format!("select * from (\n{}\n) limit 2", template.with_numbers());
-        let ask = sqlx::query(AssertSqlSafe(sql)).bind(query.key.to_owned()).bind(date);
+        let ask = values.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), |ask, value| ask.bind(value));
         let rows = ask.fetch_all(connection).await.map_err(words)?;
         match rows.as_slice() {
             [row] if row.columns().len() == 1 => match row.try_get(0).map_err(words)? {
@@ -177,8 +178,8 @@ impl SqliteSource {
         sink: &mut dyn Sink,
     ) -> Result<(), Failed> {
         let failed = |error: sqlx::Error| self.failed(query.dataset, &error);
-        let date = params::iso(query.effective_date)
-            .map_err(|error| does_not_fit(query.dataset, &self.name, &error.to_string()))?;
+        let values = query.template.arguments(query.key, query.effective_date, query.claims());
+        let values = values.map_err(|error| does_not_fit(query.dataset, &self.name, &error.to_string()))?;
         let sql = query.template.with_numbers();
         // Prepared first: the header is due even if no row comes.
         let statement =
@@ -190,7 +191,7 @@ impl SqliteSource {
         }
         outflow.push(csv.end_row(), stop, sink).await?;
 
-        let rows = sqlx::query(AssertSqlSafe(sql)).bind(query.key.to_owned()).bind(date);
+        let rows = values.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), |rows, value| rows.bind(value));
         let mut rows = rows.fetch(connection);
         while let Some(row) = outflow.next(&mut rows, stop, sink).await? {
             print_row(&row.map_err(failed)?, &mut csv).map_err(|column| {

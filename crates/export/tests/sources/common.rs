@@ -106,7 +106,15 @@ pub(crate) async fn counted(source: &dyn Source, query: &Query<'_>) -> Result<Ke
 
 /// A query without anything special.
 pub(crate) fn query(template: &Template) -> Query<'_> {
-    Query { dataset: "positions", template, key: "k", effective_date: date(), count: Count::No, slot: None }
+    Query {
+        dataset: "positions",
+        template,
+        key: "k",
+        effective_date: date(),
+        rights: None,
+        count: Count::No,
+        slot: None,
+    }
 }
 
 /// Keys that would change a careless query's meaning.

@@ -299,6 +299,7 @@ async fn a_stop_ends_the_query_on_the_server() {
             template: &template,
             key: "k",
             effective_date: date(),
+            rights: None,
             count: Count::No,
             slot: Some(slot),
         };
@@ -318,6 +319,7 @@ async fn a_dropped_stream_and_a_full_sink_end_the_query_too() {
         template: &template,
         key: "k",
         effective_date: date(),
+        rights: None,
         count: Count::No,
         slot: Some("dropped"),
     };
@@ -364,6 +366,7 @@ async fn connections_are_kept_by_slot_and_the_next_holder_ends_what_is_left() {
         template: &template,
         key: "k",
         effective_date: date(),
+        rights: None,
         count: Count::No,
         slot: Some(slot),
     };

@@ -1,0 +1,166 @@
+//! The check at start, against real roles: whoever row-level security is nothing to is refused.
+
+use outhaul_export::Dataset;
+use outhaul_export::settings::{QuerySettings, ScopeSettings};
+use outhaul_export::source::{RowSecurityProblem, open};
+
+use crate::common::postgres;
+use crate::stage::{Stage, by, dataset, secured};
+
+/// `guarded` has row-level security and belongs to `{p}owner`; `plain` has none; views of all kinds.
+async fn stage() -> Stage {
+    Stage::new(
+        "create user {p}owner; create user {p}member; grant {p}owner to {p}member; create user {p}bypass bypassrls;
+         create user {p}root superuser; grant create on schema public to {p}owner;
+         create table plain (n int); create table guarded (n int, c text); create table forced (n int, c text);
+         alter table guarded enable row level security; alter table guarded owner to {p}owner;
+         alter table forced enable row level security; alter table forced force row level security;
+         alter table forced owner to {p}owner;
+         create policy c on guarded using (c = current_setting('request.jwt.claims')::json ->> 'county');
+         create policy c on forced using (c = current_setting('request.jwt.claims')::json ->> 'county');
+         create view by_owner as table guarded; alter view by_owner owner to {p}owner;
+         create view forced_by_owner as table forced; alter view forced_by_owner owner to {p}owner;
+         create view by_root as table forced;
+         create view by_invoker with (security_invoker = on) as table guarded;
+         create view nested as select * from by_invoker; alter view nested owner to {p}owner;
+         create view nested_open with (security_invoker) as select * from by_owner;
+         create view of_plain as table plain; alter view of_plain owner to {p}owner;
+         create materialized view stored as table guarded;
+         create table parent (n int, c text) partition by list (n);
+         create table child partition of parent for values in (1);
+         alter table child enable row level security;
+         create table good_parent (n int, c text) partition by list (n);
+         create table good_child partition of good_parent for values in (1);
+         alter table good_parent enable row level security;
+         create function opaque() returns setof guarded language plpgsql stable as $$ begin return query table guarded; end $$;
+         create function clear() returns setof guarded language sql stable as $$ select * from guarded $$;
+         grant select on all tables in schema public to public",
+    )
+    .await
+}
+
+fn roles(stage: &Stage, roles: &[&str]) -> ScopeSettings {
+    let roles = roles.iter().map(|role| format!("{}{role}", stage.prefix)).collect();
+    ScopeSettings { role_claim: Some("db_role".into()), roles, ..secured(&[]) }
+}
+
+async fn look(stage: &Stage, user: Option<&str>, dataset: &Dataset) -> Vec<RowSecurityProblem> {
+    let problems = stage.source(user).check_row_security(dataset).await;
+    assert!(problems.iter().all(|problem| problem.is_certain && problem.dataset == "positions"));
+    problems
+}
+
+#[tokio::test]
+async fn users_to_whom_row_security_is_nothing_are_refused() {
+    let stage = stage().await;
+    for (user, query, problem) in [
+        (Some("reader"), "select * from guarded where c = :key", None),
+        (Some("reader"), "select * from guarded, plain", None),
+        (
+            None,
+            "select * from guarded",
+            Some("to whom row-level security is nothing (a superuser, or BYPASSRLS)"),
+        ),
+        (Some("root"), "select * from forced", Some("to whom row-level security is nothing")),
+        (Some("bypass"), "select * from forced", Some("to whom row-level security is nothing")),
+        (Some("owner"), "select * from guarded", Some("who owns table `public.guarded`")),
+        (Some("owner"), "select * from forced, guarded", Some("who owns table `public.guarded`")),
+        (Some("owner"), "select * from forced", None),
+        (Some("member"), "select * from guarded", Some("who owns table `public.guarded`")),
+    ] {
+        let problems = look(&stage, user, &dataset(query, secured(&["county"]))).await;
+        match problem {
+            None => assert_eq!(problems, [], "{user:?} {query}"),
+            Some(text) => assert!(problems[0].to_string().contains(text), "{user:?} {query}: {problems:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_query_reads_is_found_however_it_reads_it() {
+    let stage = stage().await;
+    for (query, problem) in [
+        ("select * from plain", Some("reads no table with row-level security, only public.plain")),
+        ("select 1", Some("reads no table that the planner can see")),
+        ("select * from pg_class", Some("reads no table that the planner can see")),
+        (
+            "select * from by_owner",
+            Some("through view `public.by_owner` with the rights of the view's owner"),
+        ),
+        ("select * from by_owner, forced", Some("through view `public.by_owner`")),
+        ("select * from by_root", Some("through view `public.by_root`")),
+        ("select * from nested_open", Some("through view `public.by_owner`")),
+        ("select * from forced_by_owner", None),
+        ("select * from by_invoker", None),
+        ("select * from nested", None),
+        ("select * from guarded, of_plain", None),
+        ("select * from stored", Some("only public.stored")),
+        ("select * from parent", Some("through `public.parent`, which has no row-level security")),
+        ("select * from parent, guarded", Some("through `public.parent`")),
+        ("select * from child", None),
+        ("select * from good_parent", None),
+        ("select * from opaque()", Some("what a function reads is hidden")),
+        ("select * from clear()", None),
+        ("with g as materialized (select * from guarded) select count(*) from g", None),
+        ("select * from plain where n in (select n from guarded where c = :key::bigint::text)", None),
+        // Nothing of it is left in the plan, but all of it was looked at.
+        ("select * from guarded where c = :key and :effective_date > date '2025-01-01' and false", None),
+        ("select * from guarded where n = :claims.county::int", None),
+        ("select * from nowhere", Some("relation \"nowhere\" does not exist")),
+        ("select from where", Some("syntax error")),
+    ] {
+        let problems = look(&stage, Some("reader"), &dataset(query, secured(&["county"]))).await;
+        match problem {
+            None => assert_eq!(problems, [], "{query}"),
+            Some(text) => {
+                let first = problems.first().map(ToString::to_string).unwrap_or_default();
+                assert!(first.contains(text), "{query}: {problems:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_count_is_looked_at_like_the_rows() {
+    let stage = stage().await;
+    for (count, good) in [("select count(*) from guarded", true), ("select count(*) from plain", false)] {
+        let query = QuerySettings { rows: "select * from guarded".into(), count: Some(count.into()) };
+        let problems = look(&stage, Some("reader"), &dataset(query, secured(&["county"]))).await;
+        assert_eq!(problems.is_empty(), good, "{problems:?}");
+        assert!(problems.iter().all(|problem| problem.problem.contains("count_query reads no table")));
+    }
+}
+
+#[tokio::test]
+async fn every_role_of_the_list_is_looked_at() {
+    let mut stage = stage().await;
+    stage.run("create role {p}north; create role {p}south; grant {p}north, {p}bypass, {p}root, {p}owner to {p}reader").await;
+    let query = "select * from guarded";
+    let reader = Some("reader");
+    assert_eq!(look(&stage, reader, &dataset(query, roles(&stage, &["north"]))).await, []);
+    // A user who could do everything, but only ever acts as somebody who cannot.
+    assert_eq!(look(&stage, None, &dataset(query, roles(&stage, &["north", "south"]))).await, []);
+    for (list, problem) in [
+        (vec!["north", "bypass"], "bypass`, to whom row-level security is nothing"),
+        (vec!["root"], "root`, to whom row-level security is nothing"),
+        (vec!["owner"], "owner`, who owns table `public.guarded`"),
+        (vec!["south"], "permission denied to set role"),
+        (vec!["nobody"], "does not exist"),
+    ] {
+        let problems = look(&stage, reader, &dataset(query, roles(&stage, &list))).await;
+        assert_eq!(problems.len(), 1, "{list:?}: {problems:?}");
+        assert!(problems[0].problem.contains(problem), "{list:?}: {problems:?}");
+        assert!(problems[0].problem.contains(list.last().unwrap()), "named: {problems:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_is_away_proves_nothing_and_others_are_not_asked() {
+    let away = open(&postgres("postgres://user:hunter2@127.0.0.1:1/db")).unwrap();
+    let problems = away.check_row_security(&dataset("select 1", secured(&["county"]))).await;
+    assert!(problems.len() == 1 && !problems[0].is_certain, "{problems:?}");
+    assert!(!problems[0].to_string().contains("hunter2"));
+    let parameters = dataset("select :claims.county", by(&["county"]));
+    assert_eq!(away.check_row_security(&parameters).await, []);
+    assert_eq!(away.check_row_security(&dataset("select 1", ScopeSettings::default())).await, []);
+}

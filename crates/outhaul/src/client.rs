@@ -46,6 +46,9 @@ pub enum EnqueueError {
     /// A job that it depends on is not there, or is not the owner's.
     #[error("there is no job {0:?} to depend on")]
     NoSuchParents(Vec<JobId>),
+    /// The owner has too many open chunks already; so many.
+    #[error("the owner has {0} open chunks, and no room for more")]
+    OverQuota(u64),
     /// The idempotency key names another request already.
     #[error("the idempotency key was used for a different request")]
     KeyConflict,
@@ -359,5 +362,6 @@ fn enqueued(submitted: Submitted) -> Result<Enqueued, EnqueueError> {
         }
         Submitted::KeyConflict => Err(EnqueueError::KeyConflict),
         Submitted::NoSuchParents(missing) => Err(EnqueueError::NoSuchParents(missing)),
+        Submitted::OverQuota(open) => Err(EnqueueError::OverQuota(open)),
     }
 }

@@ -20,15 +20,18 @@ use crate::duty;
 use crate::job::runtime::JobRuntime;
 use crate::keeper::Keeper;
 use crate::owned::Owned;
+use crate::planner::Planner;
 use crate::pruner::Pruner;
 use crate::reaper::Reaper;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
 use crate::repair::Repair;
 use crate::runner::Runner;
+use crate::schedule::Scheduler;
 use crate::settings::{EngineSettings, Stores, WorkerSettings};
 use crate::stager::Stager;
 use crate::sweeper::Sweeper;
+use crate::trigger::Triggers;
 use crate::worker::{WorkQueue, Worker};
 
 /// Time on top of the lease for a stop: handlers get a few seconds to return, then are aborted.
@@ -68,6 +71,17 @@ impl Engine {
         registry: Registry,
         settings: EngineSettings,
     ) -> Result<Self, StoreError> {
+        Self::start_with(stores, delivery, registry, settings, None).await
+    }
+
+    /// The same; with a planner, a process of the scheduler role also fires schedules and triggers.
+    pub async fn start_with(
+        stores: Stores,
+        delivery: Arc<dyn Delivery>,
+        registry: Registry,
+        settings: EngineSettings,
+        planner: Option<Arc<dyn Planner>>,
+    ) -> Result<Self, StoreError> {
         let store = stores.engine.clone();
         let (stop, owned) = (CancellationToken::new(), Arc::new(Owned::new()));
         let queues = sync_queues(&store, &registry).await?;
@@ -85,7 +99,15 @@ impl Engine {
         }
         let id = store.worker_register(&known).await?;
         engine.worker = Some(id);
-        let parts = engine.start_duties(id, stores, delivery, registry, settings, queues)?;
+        let firing = planner.filter(|_| settings.scheduler_role).map(|planner| {
+            let triggers = Triggers::new(store.clone(), planner.clone(), delivery.clone());
+            (Scheduler::new(store, planner, delivery.clone()), triggers)
+        });
+        let mut parts = engine.start_duties(id, stores, delivery, registry, settings, queues)?;
+        if let Some((scheduler, triggers)) = firing {
+            parts.duties.push(duty::start(scheduler, engine.stop.clone()));
+            parts.duties.push(duty::start(triggers, engine.stop.clone()));
+        }
         engine.parts = Mutex::new(Some(parts));
         Ok(engine)
     }
@@ -115,7 +137,11 @@ impl Engine {
         ];
         if settings.scheduler_role {
             duties.push(duty::start(Repair { store: store.clone() }, stop.clone()));
-            let pruner = Pruner { store: store.clone(), keep: settings.retain_jobs };
+            let pruner = Pruner {
+                store: store.clone(),
+                keep: settings.retain_jobs,
+                keep_audit: settings.retain_audit,
+            };
             duties.push(duty::start(pruner, stop.clone()));
         }
         let worker = settings.worker_role.then(|| {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use futures::stream::BoxStream;
+use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
 use outhaul_core::history::{HistoryCursor, Transition};
@@ -15,10 +16,16 @@ use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
 use outhaul_core::progress::Progress;
 use outhaul_core::queue::{QueueRow, QueueSpec};
+use outhaul_core::schedule::{
+    Deleted, DueSchedules, NewSchedule, NextSlot, Put, Schedule, ScheduleFire, ScheduleFired, SlotRow,
+};
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
     Cancelled, JobFilter, Page, Prioritised, Redriven, Staged, Store, StoreResult, Submitted,
+};
+use outhaul_core::trigger::{
+    DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
 };
 use outhaul_core::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
@@ -122,4 +129,28 @@ verbs! {
     chunks_expired(limit: u32) -> Vec<ExpiredChunk>;
     counts_repair(quiet: Duration, limit: u32) -> u64;
     jobs_prune(keep: Duration, limit: u32) -> u64;
+    schedule_put(schedule: &NewSchedule) -> Put;
+    schedules_configured(schedules: &[NewSchedule]) -> ();
+    schedule_get(name: &str) -> Option<Schedule>;
+    schedules_list() -> Vec<Schedule>;
+    schedule_delete(name: &str) -> Deleted;
+    schedule_pause(name: &str) -> bool;
+    schedule_resume(name: &str, next: Option<NextSlot>) -> bool;
+    schedule_slots(name: &str, limit: u32) -> Vec<SlotRow>;
+    schedules_due(at: Option<DateTime<Utc>>, limit: u32) -> DueSchedules;
+    schedule_fire(fire: ScheduleFire) -> ScheduleFired;
+    trigger_put(trigger: &NewTrigger) -> TriggerPut;
+    triggers_configured(triggers: &[NewTrigger]) -> Option<Vec<String>>;
+    trigger_get(name: &str) -> Option<Trigger>;
+    triggers_list() -> Vec<Trigger>;
+    trigger_delete(name: &str) -> Deleted;
+    trigger_fires(trigger: TriggerId, limit: u32) -> Vec<TriggerFire>;
+    trigger_waits(trigger: TriggerId, limit: u32) -> Vec<TriggerWait>;
+    triggers_match(limit: u32) -> u64;
+    trigger_fires_due(limit: u32) -> Vec<DueFire>;
+    trigger_fire(fire: i64, plan: FirePlan) -> Option<TriggerFire>;
+    firings_prune(keep: Duration, limit: u32) -> u64;
+    audit_list(filter: &AuditFilter, before: Option<i64>, limit: u32) -> Page<AuditRow, i64>;
+    audit_record(entries: &[AuditEntry]) -> ();
+    audit_prune(keep: Duration, limit: u32) -> u64;
 }

@@ -1,5 +1,5 @@
-//! The pruner: deletes jobs that finished longer ago than they are kept, in small batches, so that no
-//! statement of it holds others up.
+//! The pruner: deletes jobs that finished longer ago than they are kept, what schedules and triggers recorded
+//! then, and old parts of the audit trail, in small batches, so that no statement of it holds others up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,10 @@ const BATCH: u32 = 1000;
 /// Deletes what is past its retention.
 pub(crate) struct Pruner {
     pub(crate) store: Arc<dyn Store>,
+    /// How long jobs are kept, and what schedules and triggers recorded.
     pub(crate) keep: Duration,
+    /// How long it is kept who did what.
+    pub(crate) keep_audit: Duration,
 }
 
 #[async_trait]
@@ -27,13 +30,23 @@ impl Duty for Pruner {
     }
 
     async fn run_once(&self) -> StoreResult<Next> {
-        if self.keep == Duration::MAX {
-            return Ok(Next::Later);
+        let (mut gone, mut fired, mut acts) = (0, 0, 0);
+        if self.keep != Duration::MAX {
+            gone = self.store.jobs_prune(self.keep, BATCH).await?;
+            if gone > 0 {
+                debug!(gone, "deleted rows of jobs past their retention");
+            }
+            fired = self.store.firings_prune(self.keep, BATCH).await?;
+            if fired > 0 {
+                debug!(fired, "deleted slots and firings past their retention");
+            }
         }
-        let gone = self.store.jobs_prune(self.keep, BATCH).await?;
-        if gone > 0 {
-            debug!(gone, "deleted rows of jobs past their retention");
+        if self.keep_audit != Duration::MAX {
+            acts = self.store.audit_prune(self.keep_audit, BATCH).await?;
+            if acts > 0 {
+                debug!(acts, "deleted parts of the audit trail past their retention");
+            }
         }
-        Ok(if gone > 0 { Next::AtOnce } else { Next::Later })
+        Ok(if gone + fired + acts > 0 { Next::AtOnce } else { Next::Later })
     }
 }

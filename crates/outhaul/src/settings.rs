@@ -40,7 +40,7 @@ impl Default for WorkerSettings {
 pub struct EngineSettings {
     /// Run chunks.
     pub worker_role: bool,
-    /// Run the pruner and the repair of counts.
+    /// Run the pruner and the repair of counts, and fire schedules and triggers.
     pub scheduler_role: bool,
     /// The machine's name, for people.
     pub host: String,
@@ -50,6 +50,8 @@ pub struct EngineSettings {
     pub worker: WorkerSettings,
     /// How long finished jobs are kept.
     pub retain_jobs: Duration,
+    /// How long it is kept who did what.
+    pub retain_audit: Duration,
 }
 
 /// Connections to the one database, by who must never wait for whom.

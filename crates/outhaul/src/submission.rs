@@ -118,6 +118,9 @@ impl Submission {
             parents: options.depends_on,
             on_parent_failure: options.on_parent_failure,
             base_path: None,
+            identity: None,
+            scope: String::new(),
+            quota: None,
             chunks: vec![main],
         }
     }

@@ -49,6 +49,9 @@ async fn submit(store: &Arc<dyn Store>, on_failure: OnFailure, keys: &[String]) 
         parents: Vec::new(),
         on_parent_failure: Default::default(),
         base_path: None,
+        identity: None,
+        scope: String::new(),
+        quota: None,
         chunks: keys.iter().map(chunk).collect(),
     };
     match store.job_submit(job).await.unwrap() {

@@ -148,6 +148,7 @@ impl Bench {
                 ..WorkerSettings::default()
             },
             retain_jobs: Duration::MAX,
+            retain_audit: Duration::MAX,
         };
         let stores = Stores { api: store.clone(), engine: store.clone(), keeper: store.clone() };
         Engine::start(stores, DatabaseDelivery::start(store), self.registry(), settings).await.unwrap()

@@ -191,6 +191,7 @@ pub(crate) fn settings(concurrency: u32, lease: Duration) -> EngineSettings {
             shutdown_grace: Duration::ZERO,
         },
         retain_jobs: Duration::MAX,
+        retain_audit: Duration::MAX,
     }
 }
 

@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use outhaul::core::audit::*;
 use outhaul::core::clock;
 use outhaul::core::dead_letter::*;
 use outhaul::core::file::*;
@@ -18,9 +19,11 @@ use outhaul::core::id::*;
 use outhaul::core::job::*;
 use outhaul::core::progress::Progress;
 use outhaul::core::queue::{QueueRow, QueueSpec};
+use outhaul::core::schedule::*;
 use outhaul::core::state::{self, Chunk, ChunkState, ChunkStatus, Event};
 use outhaul::core::step::*;
 use outhaul::core::store::*;
+use outhaul::core::trigger::*;
 use outhaul::core::worker::*;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -444,8 +447,80 @@ impl Store for Fake {
     async fn jobs_prune(&self, _: Duration, _: u32) -> StoreResult<u64> {
         Ok(0)
     }
+    async fn firings_prune(&self, _: Duration, _: u32) -> StoreResult<u64> {
+        Ok(0)
+    }
+    async fn audit_list(&self, _: &AuditFilter, _: Option<i64>, _: u32) -> StoreResult<Page<AuditRow, i64>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn audit_record(&self, _: &[AuditEntry]) -> StoreResult<()> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn audit_prune(&self, _: Duration, _: u32) -> StoreResult<u64> {
+        Ok(0)
+    }
 
-    // What the engine never asks for.
+    // What an engine without a planner never asks for.
+    async fn schedule_put(&self, _: &NewSchedule) -> StoreResult<Put> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn schedules_configured(&self, _: &[NewSchedule]) -> StoreResult<()> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn schedule_get(&self, _: &str) -> StoreResult<Option<Schedule>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn schedules_list(&self) -> StoreResult<Vec<Schedule>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn schedule_delete(&self, _: &str) -> StoreResult<Deleted> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn schedule_pause(&self, _: &str) -> StoreResult<bool> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn schedule_resume(&self, _: &str, _: Option<NextSlot>) -> StoreResult<bool> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn schedule_slots(&self, _: &str, _: u32) -> StoreResult<Vec<SlotRow>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn schedules_due(&self, _: Option<DateTime<Utc>>, _: u32) -> StoreResult<DueSchedules> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn schedule_fire(&self, _: ScheduleFire) -> StoreResult<ScheduleFired> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn trigger_put(&self, _: &NewTrigger) -> StoreResult<TriggerPut> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn triggers_configured(&self, _: &[NewTrigger]) -> StoreResult<Option<Vec<String>>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn trigger_get(&self, _: &str) -> StoreResult<Option<Trigger>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn triggers_list(&self) -> StoreResult<Vec<Trigger>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn trigger_delete(&self, _: &str) -> StoreResult<Deleted> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn trigger_fires(&self, _: TriggerId, _: u32) -> StoreResult<Vec<TriggerFire>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn trigger_waits(&self, _: TriggerId, _: u32) -> StoreResult<Vec<TriggerWait>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn triggers_match(&self, _: u32) -> StoreResult<u64> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn trigger_fires_due(&self, _: u32) -> StoreResult<Vec<DueFire>> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn trigger_fire(&self, _: i64, _: FirePlan) -> StoreResult<Option<TriggerFire>> {
+        unreachable!("the engine never asks for this")
+    }
     async fn job_submit(&self, _: NewJob) -> StoreResult<Submitted> {
         unreachable!("the engine never asks for this")
     }

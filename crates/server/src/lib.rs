@@ -30,11 +30,14 @@ use std::process::ExitCode;
 use outhaul::Registry;
 
 pub mod api;
+pub mod auth;
 pub mod cli;
 pub mod config;
+pub mod definition;
 mod listen;
 pub mod log;
 pub mod metrics;
+pub mod planning;
 pub mod roles;
 pub mod serve;
 pub mod steps;

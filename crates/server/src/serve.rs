@@ -1,6 +1,7 @@
 //! Wiring: from a configuration to a running process. Everything is opened before anything is served,
 //! and [`Running::stop`] ends it such that nothing is lost.
 
+pub(crate) mod configured;
 pub(crate) mod job_types;
 
 use std::fmt;
@@ -8,9 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outhaul::{Engine, Instrumented, Registry, Stores};
+use outhaul::schedule::Scheduler;
+use outhaul::{Engine, Instrumented, Planner, Registry, Stores};
 use outhaul_core::store::{Store, StoreError};
 use outhaul_delivery::DatabaseDelivery;
+use outhaul_export::source::RowSecurityProblem;
 use outhaul_export::storage::{Storage, StorageError};
 use outhaul_export::{ExportHandler, Exports, ExportsError};
 use outhaul_store::{OpenOptions, Opened};
@@ -19,9 +22,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, AppState, Watch};
-use crate::config::Config;
+use crate::auth::{Anyone, Auth, AuthSettings, SetupError, Tokens};
+use crate::config::{Config, Problems};
 use crate::listen::{self, Bounds};
 use crate::metrics;
+use crate::planning::RequestPlanner;
 use crate::roles::Roles;
 
 /// How long open requests may go on after a stop was asked for.
@@ -67,6 +72,18 @@ pub enum StartError {
     /// What calls the steps of job types.
     #[error("steps cannot be called: {0}")]
     HttpClient(#[source] crate::steps::ClientError),
+    /// What the configuration says of schedules and triggers does not fit its datasets and job types.
+    #[error("{0}")]
+    Configuration(Problems),
+    /// Triggers of the configuration and of the API lead back to themselves.
+    #[error("triggers {}", configured::round(.0))]
+    TriggerCycle(Vec<String>),
+    /// What tokens are verified with.
+    #[error("tokens cannot be verified: {0}")]
+    Auth(#[source] SetupError),
+    /// A dataset that relies on row-level security which does not hold.
+    #[error("{0}")]
+    RowSecurity(#[source] RowSecurityProblem),
     /// A folder of the embedded parts.
     #[error("{0} cannot be made: {1}")]
     Folder(String, #[source] std::io::Error),
@@ -162,6 +179,29 @@ async fn open(config: &Config, roles: Roles) -> Result<Parts, StartErrors> {
     }
 }
 
+/// Refuses to start where rows would be shown to those who may not see them. What cannot be found out now is
+/// looked at again before the rows are read.
+async fn check_row_security(handler: &ExportHandler) -> Result<(), StartErrors> {
+    let (certain, unknown): (Vec<_>, Vec<_>) =
+        handler.check_row_security().await.into_iter().partition(|problem| problem.is_certain);
+    for problem in unknown {
+        tracing::warn!("serve.row_security_not_known: {problem}");
+    }
+    if certain.is_empty() {
+        return Ok(());
+    }
+    Err(StartErrors(certain.into_iter().map(StartError::RowSecurity).collect()))
+}
+
+/// What tells callers apart, and keeps its keys fresh.
+fn callers(auth: &AuthSettings, running: &mut Running) -> Result<Arc<dyn Auth>, SetupError> {
+    let Some(jwt) = auth.jwt() else { return Ok(Arc::new(Anyone)) };
+    let tokens = Arc::new(Tokens::new(jwt.clone())?);
+    let (fresh, stop) = (tokens.clone(), running.stop.clone());
+    running.tasks.push(tokio::spawn(async move { fresh.keep_fresh(stop).await }));
+    Ok(tokens)
+}
+
 /// Starts everything that the roles ask for, and returns once it runs. `registry` has the job types
 /// written in Rust; those of the configuration are added to it.
 pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<Running, StartErrors> {
@@ -169,13 +209,31 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
     // Nothing is opened for a process that could not run its jobs.
     let registry = job_types::complete(&config, registry)?;
     let Parts { stores, storage, handler, listener } = open(&config, roles).await?;
+    check_row_security(&handler).await?;
     let exports = handler.exports().clone();
     let registry = registry.with(handler);
+    let auth = Arc::new(config.auth.clone());
+    let planner = RequestPlanner::new(exports.clone(), registry.clone(), storage.clone())
+        .with_auth(auth.clone(), config.limits.max_open_chunks);
+    let planner = Arc::new(planner);
+    if roles.scheduler {
+        let configured = configured::judge(&config, &planner).map_err(StartError::Configuration)?;
+        configured::keep(&configured, stores.engine.as_ref()).await?;
+    }
     let delivery = DatabaseDelivery::start(stores.engine.clone());
-    let engine = Engine::start(stores.clone(), delivery.clone(), registry.clone(), config.engine(roles));
+    let settings = config.engine(roles);
+    let firing: Option<Arc<dyn Planner>> = Some(planner.clone());
+    let engine = Engine::start_with(stores.clone(), delivery.clone(), registry.clone(), settings, firing);
     let engine = engine.await.map_err(StartError::Database)?;
 
     let mut running = Running { addr: None, engine, stop: CancellationToken::new(), tasks: Vec::new() };
+    let callers = match callers(&auth, &mut running) {
+        Ok(callers) => callers,
+        Err(error) => {
+            running.stop().await;
+            return Err(StartError::Auth(error).into());
+        }
+    };
     if let Some(handle) = metrics.clone() {
         let stop = running.stop.clone();
         running.tasks.push(tokio::spawn(async move {
@@ -186,11 +244,16 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
         let watch = Watch::new(stores.api.clone(), registry.clone(), running.stop.clone());
         running.tasks.push(tokio::spawn(watch.clone().run()));
         let state = AppState {
+            scheduler: Scheduler::new(stores.api.clone(), planner.clone(), delivery.clone()),
+            terms: Arc::new(planner.terms()),
+            planner,
             store: stores.api,
             delivery,
             registry,
             exports,
             storage,
+            callers,
+            auth,
             limits: config.limits,
             idempotency_required: config.idempotency_required,
             watch,

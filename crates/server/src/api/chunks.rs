@@ -4,16 +4,18 @@ use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use outhaul_core::job::ChunkRow;
+use outhaul_core::progress::ChunkProgress;
 use outhaul_core::state::ChunkStatus;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::AppState;
 use super::page::{Cursors, PageView};
 use super::path::JobPath;
 use super::problem::Problem;
 use super::problem::described::{BadRequest, NotFound};
 use super::query::Query;
+use super::{AppState, access};
+use crate::auth::{Act, Caller};
 
 /// What clients see of a chunk's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -43,6 +45,24 @@ impl From<ChunkStatus> for ChunkStatusView {
     }
 }
 
+/// How far a chunk is that runs.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ChunkProgressView {
+    /// Rows so far.
+    pub rows: i64,
+    /// Bytes so far.
+    pub bytes: i64,
+    /// The part that is done, 0 to 1; 0 where nobody knows how much there is.
+    #[schema(minimum = 0, maximum = 1)]
+    pub progress: f64,
+}
+
+impl From<ChunkProgress> for ChunkProgressView {
+    fn from(so_far: ChunkProgress) -> Self {
+        Self { rows: so_far.rows, bytes: so_far.bytes, progress: so_far.fraction }
+    }
+}
+
 /// One independent unit of work in a job.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -58,7 +78,10 @@ pub(super) struct ChunkView {
     pub effective_date: Option<String>,
     /// Where it stands.
     pub status: ChunkStatusView,
-    /// Its file's key in the storage.
+    /// How far it is while it runs, once its worker has told; null else.
+    #[schema(required)]
+    pub progress: Option<ChunkProgressView>,
+    /// Its file's key in the storage; null also where rows depend on who asks, and the caller's are others.
     #[schema(required)]
     pub path: Option<String>,
     /// Rows in its file, without the header.
@@ -67,7 +90,7 @@ pub(super) struct ChunkView {
     /// Size of its file.
     #[schema(required)]
     pub bytes: Option<i64>,
-    /// Checksum of its file, in hex.
+    /// Checksum of its file, in hex; null where `path` is.
     #[schema(required)]
     pub sha256: Option<String>,
     /// Whether the file was there already.
@@ -105,6 +128,7 @@ impl From<ChunkRow> for ChunkView {
             key: row.key,
             effective_date: row.effective_date.map(|date| date.format("%Y%m%d").to_string()),
             status: row.state.status().into(),
+            progress: row.progress.map(ChunkProgressView::from),
             path,
             rows,
             bytes,
@@ -115,6 +139,13 @@ impl From<ChunkRow> for ChunkView {
             started_at: row.started_at,
             completed_at: row.completed_at,
         }
+    }
+}
+
+impl ChunkView {
+    /// Takes out what leads to its file and what tells of its content.
+    fn hide_file(&mut self) {
+        (self.path, self.sha256) = (None, None);
     }
 }
 
@@ -143,6 +174,7 @@ fn read_status(text: &str) -> Result<ChunkStatus, String> {
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(job_id): JobPath,
     mut query: Query,
 ) -> Result<Json<PageView<ChunkView>>, Problem> {
@@ -150,19 +182,40 @@ pub(super) async fn list(
     let status = query.take_with("status", read_status);
     let (limit, after) = cursors.take(&mut query);
     query.finish()?;
+    let job = access::job(&state, &caller, Act::Read, &job_id).await?;
     let page = state.store.chunks_list(&job_id, status, after.as_deref(), limit).await?;
-    if page.items.is_empty() {
-        state.store.job_get(&job_id).await?.ok_or_else(Problem::no_such_job)?;
+    let mut items: Vec<ChunkView> = page.items.into_iter().map(ChunkView::from).collect();
+    if !access::shares_rows(&state, &caller, &job) {
+        items.iter_mut().for_each(ChunkView::hide_file);
     }
-    Ok(Json(PageView {
-        next_cursor: page.next.map(|position| cursors.make(&position)),
-        items: page.items.into_iter().map(ChunkView::from).collect(),
-    }))
+    Ok(Json(PageView { next_cursor: page.next.map(|position| cursors.make(&position)), items }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outhaul_core::state::ChunkState;
+
+    #[test]
+    fn what_runs_shows_how_far_it_is() {
+        let row = |state, progress| ChunkRow {
+            id: outhaul_core::id::ChunkId(1),
+            chunk_key: "main".into(),
+            key: None,
+            effective_date: None,
+            state,
+            file: None,
+            progress,
+            error_message: None,
+            started_at: None,
+            completed_at: None,
+        };
+        let shown = |row: ChunkRow| serde_json::to_value(ChunkView::from(row)).unwrap()["progress"].take();
+        let half = ChunkProgress { rows: 7, bytes: 70, fraction: 0.5 };
+        let expected = serde_json::json!({"rows": 7, "bytes": 70, "progress": 0.5});
+        assert_eq!(shown(row(ChunkState::Running, Some(half))), expected);
+        assert_eq!(shown(row(ChunkState::Queued, None)), serde_json::Value::Null);
+    }
 
     #[test]
     fn every_status_is_read_by_the_word_it_is_shown_with() {

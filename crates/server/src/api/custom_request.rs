@@ -1,7 +1,6 @@
 //! The `jobType` shape of a submission: a registered job type and the payload that its handler gets.
 //! The payload is kept as it is: only its handler knows what must be in it.
 
-use axum::http::HeaderMap;
 use outhaul::{Registry, Submission, SubmitOptions};
 use outhaul_core::clock;
 use outhaul_core::job::{EXPORT, NewJob};
@@ -11,7 +10,6 @@ use super::json::kind;
 use super::options::Options;
 use super::problem::FieldError;
 use super::submit_view::PlanView;
-use super::traceparent;
 
 /// The members of a submission that are read here.
 pub(super) const MEMBERS: [&str; 2] = ["jobType", "payload"];
@@ -67,7 +65,7 @@ impl CustomJob {
     }
 
     /// The job to store.
-    pub(super) fn into_new_job(self, options: Options, headers: &HeaderMap, owner: &str) -> NewJob {
+    pub(super) fn into_new_job(self, options: Options, traceparent: Option<String>, owner: &str) -> NewJob {
         let Self { job_type, payload, unique_key } = self;
         let options = SubmitOptions {
             idempotency_key: options.idempotency_key,
@@ -78,7 +76,7 @@ impl CustomJob {
             labels: options.labels,
             on_failure: options.on_failure,
             owner: owner.to_owned(),
-            traceparent: traceparent::read(headers),
+            traceparent,
         };
         let submission = Submission { job_type, payload, options, unique_key };
         submission.into_new_job(clock::now(), rand::random())
@@ -88,7 +86,9 @@ impl CustomJob {
 #[cfg(test)]
 mod tests {
     use super::super::tests::registry;
+    use super::super::traceparent;
     use super::*;
+    use axum::http::HeaderMap;
     use outhaul::Envelope;
     use serde_json::json;
 
@@ -134,7 +134,7 @@ mod tests {
             let mut body = json!({"jobType": job_type, "payload": {"n": 1}, "priority": 9});
             let options = Options::read(body.as_object().unwrap(), &HeaderMap::new(), false, &mut Vec::new());
             let job = read(&registry(), body.as_object_mut().unwrap(), &mut Vec::new()).unwrap();
-            let job = job.into_new_job(options, &HeaderMap::new(), "ann");
+            let job = job.into_new_job(options, None, "ann");
             assert_eq!((job.unique_key.as_deref(), job.priority, job.owner.as_str()), (unique, 9, "ann"));
         }
     }
@@ -147,7 +147,7 @@ mod tests {
             let mut body = json!({"jobType": "SEND_EMAIL"});
             let options = Options::read(body.as_object().unwrap(), &headers, false, &mut Vec::new());
             let job = read(&registry(), body.as_object_mut().unwrap(), &mut Vec::new()).unwrap();
-            let job = job.into_new_job(options, &headers, "ann");
+            let job = job.into_new_job(options, traceparent::read(&headers), "ann");
             assert_eq!(Envelope::from_params(&job.params).ok().unwrap().traceparent.as_deref(), kept);
         }
     }

@@ -7,11 +7,12 @@ use outhaul_export::format::Format;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::AppState;
 use super::page::{Cursors, PageView};
 use super::problem::Problem;
 use super::problem::described::BadRequest;
 use super::query::Query;
+use super::{AppState, access};
+use crate::auth::{Act, Caller};
 
 /// A named query that exports can use.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
@@ -56,8 +57,10 @@ impl DatasetView {
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
+    caller: Caller,
     mut query: Query,
 ) -> Result<Json<PageView<DatasetView>>, Problem> {
+    access::allow(&caller, Act::Read)?;
     let cursors = Cursors::new(state.store.installation(), "datasets", "");
     let wanted = cursors.take(&mut query);
     query.finish()?;

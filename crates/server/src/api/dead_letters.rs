@@ -9,11 +9,12 @@ use outhaul_core::id::JobId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::AppState;
 use super::page::{Cursors, PageView};
 use super::problem::Problem;
 use super::problem::described::BadRequest;
 use super::query::{MAX_FILTER_CHARS, Query};
+use super::{AppState, access};
+use crate::auth::{Act, Caller};
 
 /// A chunk that failed for good, waiting for a person.
 #[derive(Debug, Serialize, ToSchema)]
@@ -113,8 +114,10 @@ fn read_cursor(position: &str) -> Option<DeadLetterCursor> {
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
+    caller: Caller,
     mut query: Query,
 ) -> Result<Json<PageView<DeadLetterView>>, Problem> {
+    access::allow(&caller, Act::DeadLetters)?;
     let cursors = Cursors::new(state.store.installation(), "dead-letters", "");
     let filter = take_filter(&mut query);
     let (limit, after) = cursors.take_as(&mut query, read_cursor);

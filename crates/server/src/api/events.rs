@@ -11,13 +11,13 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 
-use super::jobs::find;
 use super::path::JobPath;
 use super::problem::Problem;
 use super::problem::described::{BadRequest, NotFound};
 use super::query::NoQuery;
 use super::watch::Seen;
-use super::{AppState, steps};
+use super::{AppState, access, steps};
+use crate::auth::{Act, Caller};
 
 /// How long a stream may be silent: proxies close connections on which nothing moves.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -43,13 +43,14 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 )]
 pub(super) async fn watch(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(job_id): JobPath,
     _: NoQuery,
 ) -> Result<Response, Problem> {
     let place = state.watch.place().ok_or_else(|| {
         Problem::unavailable("too many clients watch jobs here now; `GET /jobs/{jobId}` still answers")
     })?;
-    let job = find(&state, &job_id).await?;
+    let job = access::job(&state, &caller, Act::Read, &job_id).await?;
     let steps = steps::of(&state, &job).await?;
     let watcher = state.watch.follow(place, job, steps);
     let events = stream::unfold(watcher, async |mut watcher| {

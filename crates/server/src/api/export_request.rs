@@ -5,7 +5,9 @@
 use std::collections::HashSet;
 
 use outhaul_core::clock;
-use outhaul_export::request::{ExportPlan, ExportRequest, Item, Output};
+use outhaul_core::identity::Identity;
+use outhaul_export::request::{ExportPlan, ExportRequest, Item, Output, PlanError};
+use outhaul_export::rights::MissingClaims;
 use serde_json::{Map, Value};
 
 use super::AppState;
@@ -22,25 +24,26 @@ const FAR_MORE: usize = 10;
 /// However small a job must be, this many dates are read.
 const ALWAYS_READ: usize = 10_000;
 
-/// Plans the export that a body asks for; what is wrong is added to `errors`.
+/// Plans the export that a body asks for, for whoever `identity` says; what is wrong is added to `errors`.
 pub(super) fn plan(
     exports: &outhaul_export::Exports,
+    identity: Option<&Identity>,
     body: &Map<String, Value>,
     errors: &mut Vec<FieldError>,
-) -> Option<ExportPlan> {
+) -> Result<Option<ExportPlan>, MissingClaims> {
     let (listed, most) = (dates_listed(body), exports.max_chunks_per_job);
     if listed > most.saturating_mul(FAR_MORE).max(ALWAYS_READ) {
         let message = format!(
             "lists {listed} dates, but a job may have at most {most} files; nothing else of it was looked at"
         );
         errors.push(FieldError::new("/items", message));
-        return None;
+        return Ok(None);
     }
     let mut reader = Reader { errors: Vec::new() };
     let request = reader.request(body);
     if reader.has_enough() {
         errors.extend(reader.errors);
-        return None;
+        return Ok(None);
     }
     // What has the wrong type was replaced by nothing, and must not be blamed for that as well.
     let wrong: HashSet<&str> = reader.errors.iter().map(|error| error.pointer.as_str()).collect();
@@ -52,15 +55,16 @@ pub(super) fn plan(
         })
         .any(|place| wrong.contains(place))
     };
-    let judged = request.validate_beside(exports, ENOUGH_ERRORS, &is_known);
+    let judged = request.plan(exports, identity, ENOUGH_ERRORS, &is_known);
     let plan = match judged {
-        Ok(plan) => Some(plan).filter(|_| reader.errors.is_empty()),
-        Err(problems) => {
+        Ok(plan) => Ok(Some(plan).filter(|_| reader.errors.is_empty())),
+        Err(PlanError::Problems(problems)) => {
             errors.extend(
                 problems.into_iter().map(|problem| FieldError::new(problem.pointer, problem.message)),
             );
-            None
+            Ok(None)
         }
+        Err(PlanError::MissingClaims(missing)) => Err(missing),
     };
     errors.extend(reader.errors);
     plan
@@ -74,8 +78,8 @@ fn dates_listed(body: &Map<String, Value>) -> usize {
 
 /// Answers `dryRun` from the recorded files.
 pub(super) async fn foresee(state: &AppState, plan: &ExportPlan) -> Result<PlanView, Problem> {
-    // No scope and no variant: what rows depend on callers, and output options, come later.
-    let recorded = state.store.files_recorded(&plan.dataset.name, "", "", &plan.wanted()).await?;
+    // No variant: output options come later.
+    let recorded = state.store.files_recorded(&plan.dataset.name, plan.scope(), "", &plan.wanted()).await?;
     let dry = plan.dry_run(&recorded, clock::now(), state.exports.reuse_window_days);
     Ok(PlanView { total: dry.total, reuse: dry.reuse, generate: dry.generate, verdict: dry.verdict })
 }
@@ -198,7 +202,7 @@ mod tests {
 
     fn pointers(body: Value) -> Vec<String> {
         let mut errors = Vec::new();
-        plan(&exports(), body.as_object().unwrap(), &mut errors);
+        plan(&exports(), None, body.as_object().unwrap(), &mut errors).unwrap();
         errors.into_iter().map(|error| error.pointer).collect()
     }
 
@@ -206,7 +210,7 @@ mod tests {
     fn a_good_request_becomes_a_plan() {
         let body =
             json!({"items": [{"key": " ABC ", "effectiveDates": ["20250215", "20250315", "20250215"]}]});
-        let plan = plan(&exports(), body.as_object().unwrap(), &mut Vec::new()).unwrap();
+        let plan = plan(&exports(), None, body.as_object().unwrap(), &mut Vec::new()).unwrap().unwrap();
         let keys: Vec<_> = plan.chunks.iter().map(|chunk| chunk.chunk_key.as_str()).collect();
         assert_eq!(keys, ["key=ABC:date=20250215", "key=ABC:date=20250315"]);
     }
@@ -244,7 +248,7 @@ mod tests {
     /// What the answer to a body with far too many problems lists.
     fn listed(most: usize, body: Value) -> Vec<String> {
         let mut errors = Vec::new();
-        assert!(plan(&exports_of(most), body.as_object().unwrap(), &mut errors).is_none());
+        assert!(plan(&exports_of(most), None, body.as_object().unwrap(), &mut errors).unwrap().is_none());
         assert!(errors.len() <= 2 * ENOUGH_ERRORS, "{}", errors.len());
         let problem = Problem::invalid(errors);
         assert!(format!("{problem:?}").contains("more than 1000 problems"));

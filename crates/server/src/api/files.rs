@@ -13,8 +13,10 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
+use outhaul_core::audit::AuditAct;
 use outhaul_core::file::{FileRecord, ManifestRow};
 use outhaul_core::id::JobId;
+use outhaul_core::identity::Visible;
 use outhaul_export::storage::StorageError;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -26,7 +28,8 @@ use super::problem::described::{BadRequest, NotFound};
 use super::problem::{Problem, ProblemBody, error_chain};
 use super::query::{NoQuery, Query};
 use super::range::{Wanted, wanted};
-use super::{etag, jobs};
+use super::{access, etag};
+use crate::auth::{Act, Caller, visible};
 
 /// How long a presigned link lives; the client follows it at once.
 const LINK_TTL: Duration = Duration::from_secs(5 * 60);
@@ -106,16 +109,15 @@ impl FileView {
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(job_id): JobPath,
     mut query: Query,
 ) -> Result<Json<PageView<FileView>>, Problem> {
     let cursors = Cursors::new(state.store.installation(), "files", job_id.as_str());
     let (limit, after) = cursors.take(&mut query);
     query.finish()?;
+    access::job_with_files(&state, &caller, &job_id).await?;
     let page = state.store.files_list(&job_id, after.as_deref(), limit).await?;
-    if page.items.is_empty() {
-        jobs::find(&state, &job_id).await?;
-    }
     Ok(Json(PageView {
         next_cursor: page.next.map(|position| cursors.make(&position)),
         items: page.items.into_iter().map(|row| FileView::new(&job_id, row)).collect(),
@@ -150,20 +152,36 @@ pub(super) async fn list(
 )]
 pub(super) async fn get(
     State(state): State<AppState>,
+    caller: Caller,
     FilePath(job_id, file): FilePath,
     _: NoQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    access::job_with_files(&state, &caller, &job_id).await?;
     let row = state.store.file_get(&job_id, file).await?;
     let row = row.ok_or_else(|| Problem::not_found("the job has no such file"))?;
     if !row.current {
-        let newer = row.current_job.map_or_else(String::new, |job| format!("; see job {job}"));
+        let newer = match row.current_job {
+            Some(job) if may_know(&state, &caller, &job).await? => format!("; see job {job}"),
+            _ => String::new(),
+        };
         return Err(Problem::new(StatusCode::GONE, format!("a newer file has taken its place{newer}")));
     }
+    let path = Some(row.file.path.clone());
+    access::record(&state, &caller, AuditAct::Download, Some(&job_id), path).await?;
     match state.storage.presign(&row.file.path, LINK_TTL).await.map_err(storage_problem)? {
         Some(link) => redirect(&state, job_id, row, link.as_str()).await,
         None => send(&state, &row, &headers).await,
     }
+}
+
+/// Whether the caller may hear of a job that made the same file for somebody.
+async fn may_know(state: &AppState, caller: &Caller, job_id: &JobId) -> Result<bool, Problem> {
+    if visible(caller) == Visible::All {
+        return Ok(true);
+    }
+    let job = state.store.job_get(job_id).await?;
+    Ok(job.is_some_and(|job| access::allow_on(caller, Act::Read, &job).is_ok()))
 }
 
 fn vanished() -> Problem {

@@ -28,7 +28,7 @@ pub(super) async fn healthz() -> Json<HealthView> {
     Json(HealthView { status: "ok" })
 }
 
-/// Says whether the database and the storage can be used now.
+/// Says whether the database, the storage and the keys of tokens can be used now.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations", operation_id = "ready",
     responses(
@@ -47,6 +47,10 @@ pub(super) async fn readyz(State(state): State<AppState>) -> Result<Json<HealthV
     if let Err(error) = storage {
         tracing::warn!(error = error_chain(&error), "api.storage_not_ready");
         errors.push(FieldError::new("storage", "the storage of files is not available"));
+    }
+    if let Err(error) = state.callers.ready(clock::now()) {
+        tracing::warn!(error, "api.auth_not_ready");
+        errors.push(FieldError::new("auth", "the keys that tokens are verified with are not available"));
     }
     if errors.is_empty() { Ok(Json(HealthView { status: "ok" })) } else { Err(Problem::not_ready(errors)) }
 }

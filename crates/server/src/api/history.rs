@@ -13,7 +13,8 @@ use super::path::JobPath;
 use super::problem::Problem;
 use super::problem::described::{BadRequest, NotFound};
 use super::query::Query;
-use super::{AppState, jobs};
+use super::{AppState, access};
+use crate::auth::{Act, Caller};
 
 /// Where a chunk is, in the engine's own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -115,6 +116,7 @@ fn read_cursor(position: &str) -> Option<HistoryCursor> {
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(job_id): JobPath,
     mut query: Query,
 ) -> Result<Json<PageView<TransitionView>>, Problem> {
@@ -122,10 +124,8 @@ pub(super) async fn list(
     let chunk_key = query.take_text("chunkKey");
     let (limit, after) = cursors.take_as(&mut query, read_cursor);
     query.finish()?;
+    access::job(&state, &caller, Act::History, &job_id).await?;
     let page = state.store.history_list(&job_id, chunk_key.as_deref(), after, limit).await?;
-    if page.items.is_empty() {
-        jobs::find(&state, &job_id).await?;
-    }
     Ok(Json(PageView {
         next_cursor: page.next.map(|position| cursors.make(&write_cursor(position))),
         items: page.items.into_iter().map(TransitionView::from).collect(),

@@ -226,6 +226,8 @@ pub(super) mod tests {
             job_type: "EXPORT".into(),
             dataset: Some("positions".into()),
             owner: "anonymous".into(),
+            identity: None,
+            scope: String::new(),
             status: JobStatus::InProgress,
             on_failure: OnFailure::Stop,
             priority: 5,

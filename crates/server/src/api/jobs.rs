@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::header::{LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use outhaul_core::audit::AuditAct;
 use outhaul_core::clock;
 use outhaul_core::id::JobId;
 use outhaul_core::job::{Job, JobStatus};
@@ -16,7 +17,8 @@ use super::path::JobPath;
 use super::problem::Problem;
 use super::problem::described::{BadRequest, Conflict, NotFound};
 use super::query::{NoQuery, Query};
-use super::{AppState, steps};
+use super::{AppState, access, steps};
+use crate::auth::{Act, Caller, visible};
 
 /// Shows one job.
 #[utoipa::path(
@@ -36,11 +38,12 @@ use super::{AppState, steps};
 )]
 pub(super) async fn get(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(job_id): JobPath,
     _: NoQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let job = find(&state, &job_id).await?;
+    let job = access::job(&state, &caller, Act::Read, &job_id).await?;
     let steps = steps::of(&state, &job).await?;
     Ok(shown(&headers, job, steps, clock::now()))
 }
@@ -63,9 +66,11 @@ pub(super) async fn get(
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
+    caller: Caller,
     mut query: Query,
 ) -> Result<Json<PageView<JobView>>, Problem> {
-    let cursors = Cursors::new(state.store.installation(), "jobs", "");
+    access::allow(&caller, Act::Read)?;
+    let cursors = Cursors::new(state.store.installation(), "jobs", access::reader(&caller));
     let status = query.take_with("status", |text| {
         JobStatus::parse(text)
             .ok_or_else(|| "must be SUBMITTED, IN_PROGRESS, COMPLETED, FAILED or CANCELLED".to_owned())
@@ -82,7 +87,17 @@ pub(super) async fn list(
         // There are no reports yet, so no job is one of this report.
         return Ok(Json(PageView { items: Vec::new(), next_cursor: None }));
     }
-    let filter = JobFilter { status, job_type, dataset, owner, created_after, created_before, before, limit };
+    let filter = JobFilter {
+        status,
+        job_type,
+        dataset,
+        owner,
+        visible: visible(&caller),
+        created_after,
+        created_before,
+        before,
+        limit,
+    };
     let page = state.store.jobs_list(&filter).await?;
     let now = clock::now();
     Ok(Json(PageView {
@@ -104,9 +119,12 @@ pub(super) async fn list(
 )]
 pub(super) async fn cancel(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(job_id): JobPath,
     _: NoQuery,
 ) -> Result<Response, Problem> {
+    access::job(&state, &caller, Act::Change, &job_id).await?;
+    access::record(&state, &caller, AuditAct::Cancel, Some(&job_id), None).await?;
     match state.store.job_cancel(&job_id).await? {
         Cancelled::Yes => {
             tracing::info!(job = %job_id, "api.job_cancelled");
@@ -132,9 +150,12 @@ pub(super) async fn cancel(
 )]
 pub(super) async fn retry(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(job_id): JobPath,
     _: NoQuery,
 ) -> Result<Response, Problem> {
+    access::job(&state, &caller, Act::Change, &job_id).await?;
+    access::record(&state, &caller, AuditAct::Redrive, Some(&job_id), None).await?;
     match state.store.job_redrive(&job_id).await? {
         Redriven::Yes(chunks) => {
             tracing::info!(job = %job_id, chunks, "api.job_retried");
@@ -149,6 +170,7 @@ pub(super) async fn retry(
     }
 }
 
+/// A job that the caller has just been let at.
 pub(super) async fn find(state: &AppState, job_id: &JobId) -> Result<Job, Problem> {
     state.store.job_get(job_id).await?.ok_or_else(Problem::no_such_job)
 }

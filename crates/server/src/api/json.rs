@@ -194,14 +194,14 @@ impl<'de> Visitor<'de> for Place<'_> {
 }
 
 /// The pointer to a member, escaped as RFC 6901 says; a name that is longer than any of ours is cut.
-pub(super) fn child(pointer: &str, key: &str) -> String {
+pub(crate) fn child(pointer: &str, key: &str) -> String {
     let shown: String = key.chars().take(MAX_NAME_CHARS).collect();
     let cut = if shown.len() < key.len() { "…" } else { "" };
     format!("{pointer}/{}{cut}", shown.replace('~', "~0").replace('/', "~1"))
 }
 
 /// What a JSON value is, for messages.
-pub(super) fn kind(value: &Value) -> &'static str {
+pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -213,7 +213,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
 }
 
 /// Text that may go to a database and to a log: no control characters, NUL among them.
-pub(super) fn check_text(text: &str, max_chars: usize) -> Result<(), String> {
+pub(crate) fn check_text(text: &str, max_chars: usize) -> Result<(), String> {
     if text.chars().count() > max_chars {
         return Err(format!("must have at most {max_chars} characters"));
     }

@@ -1,10 +1,13 @@
 //! The HTTP API: one file per noun. Handlers turn requests into store calls and core types into what
 //! clients may see; nothing else in the server knows HTTP.
 
+mod access;
+mod audit;
 mod chunks;
 mod custom_request;
 mod datasets;
 mod dead_letters;
+mod definitions;
 mod docs;
 mod etag;
 mod events;
@@ -15,7 +18,7 @@ mod health;
 mod history;
 mod job_view;
 mod jobs;
-mod json;
+pub(crate) mod json;
 mod openapi;
 mod options;
 mod page;
@@ -26,22 +29,29 @@ mod query;
 mod queues;
 mod range;
 mod redrive;
+mod request;
+mod schedule_view;
+mod schedules;
 mod steps;
 mod submit;
 mod submit_view;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod traceparent;
+mod trigger_view;
+mod triggers;
 mod watch;
 mod workers;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
-use outhaul::Registry;
+use outhaul::schedule::Scheduler;
+use outhaul::{Planner, Registry};
 use outhaul_core::delivery::Delivery;
 use outhaul_core::store::Store;
 use outhaul_export::storage::Storage;
@@ -49,8 +59,11 @@ use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::auth::{Auth, AuthSettings, Gate, Rate, Refusal, gate};
 use crate::config::Limits;
+use crate::definition::Judge;
 use problem::Problem;
+pub(crate) use request::{Asker, plan};
 pub use watch::Watch;
 
 /// What the handlers work with. Cheap to clone.
@@ -66,6 +79,16 @@ pub struct AppState {
     pub exports: Arc<outhaul_export::Exports>,
     /// Where files are.
     pub storage: Storage,
+    /// Judges the jobs of schedules and triggers.
+    pub planner: Arc<dyn Planner>,
+    /// The terms that triggers may wait for.
+    pub terms: Arc<BTreeSet<String>>,
+    /// Fires schedules by hand.
+    pub scheduler: Scheduler,
+    /// Whether callers are told apart, and who schedules and triggers may run as.
+    pub auth: Arc<AuthSettings>,
+    /// Tells who a caller is.
+    pub callers: Arc<dyn Auth>,
     /// What requests may ask for.
     pub limits: Limits,
     /// Whether every submission must carry a key.
@@ -76,18 +99,28 @@ pub struct AppState {
     pub metrics: Option<PrometheusHandle>,
 }
 
+impl AppState {
+    /// What schedules and triggers are judged by.
+    fn judge(&self) -> Judge<'_> {
+        Judge { planner: &*self.planner, min_interval: self.limits.min_schedule_interval, terms: &self.terms }
+    }
+}
+
 /// All routes, ready to serve.
 pub fn router(state: AppState) -> Router {
     let (router, api) = described().split_for_parts();
     let description: Arc<str> =
         openapi::complete(api).to_json().expect("a description made of text and numbers").into();
-    let limit = state.limits.request_timeout;
+    let limits = state.limits;
+    let rate = limits.requests_per_second.map(|rate| Arc::new(Rate::new(rate, limits.burst)));
+    let door = Gate { auth: state.callers.clone(), rate, refuse };
     router
         .fallback(nowhere)
         .method_not_allowed_fallback(not_so)
         .with_state(state)
         .layer(Extension(docs::Description(description)))
-        .layer(from_fn_with_state(limit, guard::guard))
+        .layer(from_fn_with_state(door, gate))
+        .layer(from_fn_with_state(limits.request_timeout, guard::guard))
 }
 
 /// The routes with their descriptions.
@@ -108,14 +141,26 @@ fn described() -> OpenApiRouter<AppState> {
         .routes(routes!(queues::pause))
         .routes(routes!(queues::resume))
         .routes(routes!(workers::list))
+        .routes(routes!(schedules::list))
+        .routes(routes!(schedules::get, schedules::put, schedules::delete))
+        .routes(routes!(schedules::pause))
+        .routes(routes!(schedules::resume))
+        .routes(routes!(schedules::run))
+        .routes(routes!(triggers::list))
+        .routes(routes!(triggers::get, triggers::put, triggers::delete))
         .routes(routes!(dead_letters::list))
         .routes(routes!(redrive::redrive))
+        .routes(routes!(audit::list))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
         .routes(routes!(docs::openapi))
         .routes(routes!(docs::page))
         .routes(routes!(docs::asset))
+}
+
+fn refuse(refusal: Refusal) -> Response {
+    Problem::from(refusal).into_response()
 }
 
 async fn nowhere() -> Response {

@@ -3,9 +3,14 @@
 
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
 use super::problem::{PROBLEM_JSON, ProblemBody};
+use crate::auth::is_open;
+
+/// What the description calls the tokens.
+const BEARER: &str = "bearer";
 
 /// Title, words and tags.
 #[derive(OpenApi)]
@@ -18,6 +23,8 @@ use super::problem::{PROBLEM_JSON, ProblemBody};
     ),
     tags(
         (name = "jobs", description = "Submit work and watch it"),
+        (name = "schedules", description = "Jobs that are submitted again and again"),
+        (name = "triggers", description = "Jobs that are submitted when others have completed"),
         (name = "files", description = "What jobs produced"),
         (name = "operations", description = "What is configured, who is working, and how it is going"),
         (name = "description", description = "This description")
@@ -29,8 +36,18 @@ pub(super) struct Description;
 /// Adds what every call may answer, and the version that runs.
 pub(super) fn complete(mut api: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
     api.info.version = env!("CARGO_PKG_VERSION").to_owned();
-    for item in api.paths.paths.values_mut() {
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("JWT")
+        .description(Some("A token of the configured issuer; not asked for where `auth.mode` is `none`"))
+        .build();
+    let components = api.components.get_or_insert_default();
+    components.add_security_scheme(BEARER, SecurityScheme::Http(bearer));
+    for (route, item) in &mut api.paths.paths {
         for (changes, operation) in operations(item) {
+            if !is_open(route) {
+                operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(BEARER, [])]);
+            }
             let mut add = |status: &str, description: &str| {
                 operation
                     .responses
@@ -38,8 +55,15 @@ pub(super) fn complete(mut api: utoipa::openapi::OpenApi) -> utoipa::openapi::Op
                     .entry(status.to_owned())
                     .or_insert_with(|| problem(description));
             };
-            if changes {
-                add("403", "A page of another site may not do this");
+            if !is_open(route) {
+                add("401", "There is no token, or not a good one; `WWW-Authenticate` says what is wrong");
+                add("429", "Too many requests of this caller; `Retry-After` says when to come back");
+            }
+            match (is_open(route), changes) {
+                (false, true) => add("403", "The caller may not do this, nor may a page of another site"),
+                (false, false) => add("403", "The caller may not do this"),
+                (true, true) => add("403", "A page of another site may not do this"),
+                (true, false) => {}
             }
             add("500", "Something went wrong here; the log has the details");
             add("503", "Something that is needed is not available now; `Retry-After` says when to come back");

@@ -5,7 +5,8 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use outhaul_core::id::{ChunkId, JobId};
 
-use super::problem::Problem;
+use super::problem::{FieldError, Problem};
+use crate::definition::check_name;
 
 async fn segments(parts: &mut Parts) -> Option<Vec<String>> {
     // Fails on percent-encoded bytes that are not UTF-8, which no name of ours has.
@@ -56,6 +57,59 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
         let name = segments.into_iter().next().filter(|name| !name.chars().any(char::is_control));
         name.map(Self).ok_or_else(|| Problem::not_found("there is no such queue"))
     }
+}
+
+/// 404 for a schedule.
+pub(super) fn no_such_schedule() -> Problem {
+    Problem::not_found("there is no such schedule")
+}
+
+/// 404 for a trigger.
+pub(super) fn no_such_trigger() -> Problem {
+    Problem::not_found("there is no such trigger")
+}
+
+/// `{name}` of a schedule.
+#[derive(Debug)]
+pub(super) struct SchedulePath(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for SchedulePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        name(parts).await.map(Self).map_err(|_| no_such_schedule())
+    }
+}
+
+/// `{name}` of a trigger.
+#[derive(Debug)]
+pub(super) struct TriggerPath(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for TriggerPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        name(parts).await.map(Self).map_err(|_| no_such_trigger())
+    }
+}
+
+/// `{name}` of what may be new: whoever chooses a name is told what it must look like, together with
+/// what is wrong with the rest.
+#[derive(Debug)]
+pub(super) struct NewName(pub Result<String, FieldError>);
+
+impl<S: Send + Sync> FromRequestParts<S> for NewName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self(name(parts).await.map_err(|message| FieldError::new("{name}", message))))
+    }
+}
+
+/// The one name in a path, or what it should look like.
+async fn name(parts: &mut Parts) -> Result<String, String> {
+    let name = segments(parts).await.unwrap_or_default().into_iter().next().unwrap_or_default();
+    check_name(&name).map(|()| name)
 }
 
 /// `f<chunk id>`: what clients call a file.

@@ -4,11 +4,11 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use outhaul_core::audit::AuditAct;
 use outhaul_core::store::Prioritised;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::AppState;
 use super::job_view::JobView;
 use super::jobs::{accepted, find};
 use super::json::{self as body, kind};
@@ -18,6 +18,8 @@ use super::problem::described::{BadRequest, Conflict, NotFound};
 use super::problem::{FieldError, Problem, ProblemBody};
 use super::query::NoQuery;
 use super::redrive::refuse_unknown;
+use super::{AppState, access};
+use crate::auth::{Act, Caller};
 
 /// What a body may say.
 const MEMBERS: [&str; 1] = ["priority"];
@@ -50,14 +52,19 @@ pub(super) struct PriorityRequest {
 )]
 pub(super) async fn prioritise(
     State(state): State<AppState>,
+    caller: Caller,
     JobPath(job_id): JobPath,
     _: NoQuery,
     headers: HeaderMap,
     sent: Body,
 ) -> Result<Response, Problem> {
+    access::allow(&caller, Act::Change)?;
     let limits = state.limits;
     let sent = body::read(&headers, sent, limits.max_body_bytes, limits.request_timeout).await?;
     let priority = read(&sent).map_err(Problem::invalid)?;
+    access::job(&state, &caller, Act::Change, &job_id).await?;
+    let detail = Some(priority.to_string());
+    access::record(&state, &caller, AuditAct::Prioritise, Some(&job_id), detail).await?;
     match state.store.job_prioritise(&job_id, priority).await? {
         Prioritised::Yes => {
             tracing::info!(job = %job_id, priority, "api.job_prioritised");

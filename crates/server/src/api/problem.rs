@@ -8,6 +8,8 @@ use outhaul_core::store::StoreError;
 use serde::Serialize;
 use utoipa::{IntoResponses, ToSchema};
 
+use crate::auth::Refusal;
+
 /// The media type of every refusal.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -19,8 +21,8 @@ pub(super) const ENOUGH_ERRORS: usize = MAX_ERRORS + 1;
 /// One thing that is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct FieldError {
-    /// Where: a JSON pointer into the body (`/items/0/key`), `?name` for a query parameter, or the
-    /// name of a header.
+    /// Where: a JSON pointer into the body (`/items/0/key`), `?name` for a query parameter, `{name}` for
+    /// a part of the path, or the name of a header.
     pub pointer: String,
     /// What is wrong, for people.
     pub message: String,
@@ -134,6 +136,12 @@ impl Problem {
     #[cfg(test)]
     pub(super) fn errors(&self) -> &[FieldError] {
         &self.errors
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self { headers: refusal.headers(), ..Self::new(refusal.status(), refusal.detail()) }
     }
 }
 

@@ -7,12 +7,13 @@ use outhaul_core::queue::QueueRow;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::AppState;
 use super::page::{Cursors, PageView};
 use super::path::QueuePath;
 use super::problem::Problem;
 use super::problem::described::{BadRequest, NotFound};
 use super::query::{NoQuery, Query};
+use super::{AppState, access};
+use crate::auth::{Act, Caller};
 
 /// What a queue's chunks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -74,8 +75,10 @@ impl From<QueueRow> for QueueView {
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
+    caller: Caller,
     mut query: Query,
 ) -> Result<Json<PageView<QueueView>>, Problem> {
+    access::allow(&caller, Act::Operate)?;
     let cursors = Cursors::new(state.store.installation(), "queues", "");
     let wanted = cursors.take(&mut query);
     query.finish()?;
@@ -92,10 +95,11 @@ pub(super) async fn list(
 )]
 pub(super) async fn pause(
     State(state): State<AppState>,
+    caller: Caller,
     QueuePath(name): QueuePath,
     _: NoQuery,
 ) -> Result<Json<QueueView>, Problem> {
-    set_paused(&state, &name, true).await
+    set_paused(&state, &caller, &name, true).await
 }
 
 /// Lets chunks of a queue start again.
@@ -106,15 +110,24 @@ pub(super) async fn pause(
 )]
 pub(super) async fn resume(
     State(state): State<AppState>,
+    caller: Caller,
     QueuePath(name): QueuePath,
     _: NoQuery,
 ) -> Result<Json<QueueView>, Problem> {
-    let queue = set_paused(&state, &name, false).await?;
+    let queue = set_paused(&state, &caller, &name, false).await?;
     state.delivery.announce();
     Ok(queue)
 }
 
-async fn set_paused(state: &AppState, name: &str, paused: bool) -> Result<Json<QueueView>, Problem> {
+async fn set_paused(
+    state: &AppState,
+    caller: &Caller,
+    name: &str,
+    paused: bool,
+) -> Result<Json<QueueView>, Problem> {
+    access::allow(caller, Act::Operate)?;
+    let word = if paused { "pause" } else { "resume" };
+    access::record_operation(state, caller, format!("{word} queue {name}")).await?;
     let unknown = || Problem::not_found("there is no such queue");
     if !state.store.queue_pause(name, paused).await? {
         return Err(unknown());

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use chrono::{DateTime, Utc};
+use outhaul_core::audit::AuditAct;
 use outhaul_core::dead_letter::DeadLetterFilter;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,7 +18,8 @@ use super::options::text;
 use super::problem::described::BadRequest;
 use super::problem::{ENOUGH_ERRORS, FieldError, Problem, ProblemBody};
 use super::query::{NoQuery, read_time};
-use super::{AppState, submit};
+use super::{AppState, access};
+use crate::auth::{Act, Caller};
 
 /// How many dead letters are redriven when the client does not say.
 const DEFAULT_LIMIT: u32 = 100;
@@ -102,10 +104,12 @@ struct Redrive {
 )]
 pub(super) async fn redrive(
     State(state): State<AppState>,
+    caller: Caller,
     _: NoQuery,
     headers: HeaderMap,
     sent: Body,
 ) -> Result<Json<RedriveView>, Problem> {
+    access::allow(&caller, Act::DeadLetters)?;
     let limits = state.limits;
     let sent = body::read(&headers, sent, limits.max_body_bytes, limits.request_timeout).await?;
     let Redrive { filter, limit, dry_run } = read(&sent).map_err(Problem::invalid)?;
@@ -113,8 +117,10 @@ pub(super) async fn redrive(
     if dry_run || matched == 0 {
         return Ok(Json(RedriveView { matched, redriven: 0 }));
     }
+    let detail = Some(format!("at most {limit} dead letters of {}", sent["filter"]));
+    access::record(&state, &caller, AuditAct::Redrive, filter.job_id.as_ref(), detail).await?;
     let redriven = state.store.dead_letters_redrive(&filter, limit).await?;
-    tracing::info!(owner = submit::OWNER, matched, redriven, limit, "api.dead_letters_redriven");
+    tracing::info!(by = caller.subject(), matched, redriven, limit, "api.dead_letters_redriven");
     if redriven > 0 {
         state.delivery.announce();
     }

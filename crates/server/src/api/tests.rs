@@ -2,6 +2,7 @@
 //! `tests/api/`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use outhaul::{ChunkContext, Failed, Handler, Outcome, Registry};
@@ -9,8 +10,11 @@ use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_export::Exports;
 use outhaul_export::settings::{
-    DatasetSettings, ExportSettings, SourceSettings, SourceUrl, StorageSettings, StorageTarget,
+    DatasetSettings, ExportSettings, ScopeSettings, SourceSettings, SourceUrl, StorageSettings, StorageTarget,
 };
+use outhaul_export::storage::Storage;
+
+use crate::planning::RequestPlanner;
 
 fn settings() -> ExportSettings {
     let source = SourceSettings {
@@ -25,6 +29,7 @@ fn settings() -> ExportSettings {
         default: true,
         source: "warehouse".into(),
         query: "select * from positions where key = :key and day = :effective_date".into(),
+        scope: ScopeSettings::default(),
         retry: RetryPolicy::default(),
         timeout: None,
     };
@@ -37,11 +42,12 @@ fn settings() -> ExportSettings {
         },
         reuse_window_days: 7,
         max_chunks_per_job: 10,
+        snapshot_max_age: None,
     }
 }
 
 /// One dataset, `positions`, the default one.
-pub(super) fn exports() -> Exports {
+pub(crate) fn exports() -> Exports {
     exports_of(10)
 }
 
@@ -51,8 +57,16 @@ pub(super) fn exports_of(max_chunks_per_job: usize) -> Exports {
 }
 
 /// `SEND_EMAIL`, and `ONCE`, of which equal ones may be there only once.
-pub(super) fn registry() -> Registry {
+pub(crate) fn registry() -> Registry {
     Registry::new().with(Named("SEND_EMAIL")).with(Named("ONCE"))
+}
+
+/// What makes jobs of bodies, with that dataset and these job types.
+pub(crate) fn planner() -> RequestPlanner {
+    let files = tempfile::tempdir().unwrap();
+    let target = StorageTarget::Local(files.path().to_owned());
+    let storage = Storage::open(&StorageSettings { target, base_path: "exports/".into() }).unwrap();
+    RequestPlanner::new(Arc::new(exports()), registry(), storage)
 }
 
 /// A job type that is never run.
@@ -107,6 +121,9 @@ fn the_description_names_every_route_of_this_version() {
     assert_eq!(
         routes,
         [
+            "delete /schedules/{name}",
+            "delete /triggers/{name}",
+            "get /audit",
             "get /datasets",
             "get /dead-letters",
             "get /docs",
@@ -123,6 +140,10 @@ fn the_description_names_every_route_of_this_version() {
             "get /openapi.json",
             "get /queues",
             "get /readyz",
+            "get /schedules",
+            "get /schedules/{name}",
+            "get /triggers",
+            "get /triggers/{name}",
             "get /workers",
             "post /dead-letters/redrive",
             "post /jobs",
@@ -131,6 +152,11 @@ fn the_description_names_every_route_of_this_version() {
             "post /jobs/{jobId}/retry",
             "post /queues/{name}/pause",
             "post /queues/{name}/resume",
+            "post /schedules/{name}/pause",
+            "post /schedules/{name}/resume",
+            "post /schedules/{name}/run",
+            "put /schedules/{name}",
+            "put /triggers/{name}",
         ]
     );
 }
@@ -176,10 +202,18 @@ fn every_member_of_an_answer_is_promised() {
         "JobView",
         "StepView",
         "ChunkView",
+        "ChunkProgressView",
+        "ScheduleView",
+        "SlotView",
+        "TriggerView",
+        "WaitView",
+        "ArrivalView",
+        "FireView",
         "TransitionView",
         "DeadLetterView",
         "RedriveView",
         "FileView",
+        "AuditView",
         "QueueView",
         "WorkerView",
         "DatasetView",

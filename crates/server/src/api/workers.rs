@@ -10,11 +10,12 @@ use outhaul_core::worker::WorkerRow;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::AppState;
 use super::page::{Cursors, PageView};
 use super::problem::Problem;
 use super::problem::described::BadRequest;
 use super::query::Query;
+use super::{AppState, access};
+use crate::auth::{Act, Caller};
 
 /// A process that has been silent for longer is not shown.
 const SEEN_WITHIN: Duration = Duration::from_secs(300);
@@ -69,8 +70,10 @@ impl From<WorkerRow> for WorkerView {
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
+    caller: Caller,
     mut query: Query,
 ) -> Result<Json<PageView<WorkerView>>, Problem> {
+    access::allow(&caller, Act::Operate)?;
     let cursors = Cursors::new(state.store.installation(), "workers", "");
     let wanted = cursors.take(&mut query);
     query.finish()?;

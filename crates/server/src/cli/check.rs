@@ -1,7 +1,9 @@
 //! `outhaul check`: connects to everything the configuration names and lists all that is wrong.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,6 +11,7 @@ use outhaul::Registry;
 use outhaul_core::clock;
 use outhaul_core::store::StoreError;
 use outhaul_export::settings::SourceUrl;
+use outhaul_export::source::Source;
 use outhaul_export::storage::Storage;
 use outhaul_export::{Dataset, Exports, ExportsError, source};
 use serde_json::{Value, json};
@@ -17,8 +20,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _};
 use super::ConfigFlag;
 use super::failure::{Failure, with_causes};
 use super::table::{self, say};
+use crate::auth::{Auth as _, AuthSettings, Tokens};
 use crate::config::{Config, Environment};
 use crate::log;
+use crate::planning::RequestPlanner;
 use crate::serve::{self, StartError};
 use crate::steps::Client;
 
@@ -30,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Check {
     #[command(flatten)]
     config: ConfigFlag,
-    /// Accept that other machines are let in without [auth].
+    /// Accept that other machines are let in without tokens.
     #[arg(long)]
     insecure: bool,
     /// Print JSON.
@@ -54,16 +59,29 @@ pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Fai
         Finding { what: "configuration".into(), result: Ok(Some(from)) },
         Finding { what: "database".into(), result: within(database(&config)).await },
     ];
-    match Storage::open(&config.export.storage) {
-        Err(error) => findings.push(Finding { what: "storage".into(), result: Err(with_causes(&error)) }),
+    findings.extend(auth(&config.auth).await);
+    let storage = Storage::open(&config.export.storage);
+    match &storage {
+        Err(error) => findings.push(Finding { what: "storage".into(), result: Err(with_causes(error)) }),
         Ok(storage) => {
             let place = storage.display_url(storage.base_path());
             let checked = async { storage.check().await.map(|()| Some(place)).map_err(|e| with_causes(&e)) };
             findings.push(Finding { what: "storage".into(), result: within(checked).await });
         }
     }
-    exports(&config, &mut findings).await;
-    findings.push(Finding { what: "job types".into(), result: job_types(&config, registry) });
+    let exports = exports(&config, &mut findings).await;
+    let registry = serve::job_types::complete(&config, registry).map_err(|errors| errors.to_string());
+    let planner = match (exports, &registry, storage) {
+        (Some(exports), Ok(registry), Ok(storage)) => {
+            let planner = RequestPlanner::new(Arc::new(exports), registry.clone(), storage);
+            Some(planner.with_auth(Arc::new(config.auth.clone()), config.limits.max_open_chunks))
+        }
+        _ => None,
+    };
+    let job_types = registry.and_then(|registry| job_types(&config, &registry));
+    findings.push(Finding { what: "job types".into(), result: job_types });
+    let result = definitions(&config, planner.as_ref());
+    findings.push(Finding { what: "schedules and triggers".into(), result });
     Ok(report(&findings, args.json))
 }
 
@@ -118,9 +136,20 @@ async fn database(config: &Config) -> Result<Option<String>, String> {
     }
 }
 
+/// Whether tokens can be verified; nothing to say where nobody is asked for one.
+async fn auth(settings: &AuthSettings) -> Option<Finding> {
+    let jwt = settings.jwt()?;
+    let keys = async {
+        let tokens = Tokens::new(jwt.clone()).map_err(|error| with_causes(&error))?;
+        let now = clock::now();
+        tokens.refresh(now).await;
+        tokens.ready(now).map(|()| Some(format!("tokens of {}", jwt.issuer)))
+    };
+    Some(Finding { what: "auth".into(), result: within(keys).await })
+}
+
 /// Which custom jobs could be submitted.
-fn job_types(config: &Config, registry: Registry) -> Result<Option<String>, String> {
-    let all = serve::job_types::complete(config, registry).map_err(|errors| errors.to_string())?;
+fn job_types(config: &Config, all: &Registry) -> Result<Option<String>, String> {
     let client = Client::new(config.http.allow.clone()).map_err(|error| with_causes(&error))?;
     let mut unreachable = Vec::new();
     for (name, job_type) in &config.job_types {
@@ -137,34 +166,61 @@ fn job_types(config: &Config, registry: Registry) -> Result<Option<String>, Stri
     Ok(Some(if names.is_empty() { "none beside exports".to_owned() } else { names.join(", ") }))
 }
 
-async fn exports(config: &Config, findings: &mut Vec<Finding>) {
-    let mut down = Vec::new();
+/// Whether the jobs of schedules and triggers would be taken.
+fn definitions(config: &Config, planner: Option<&RequestPlanner>) -> Result<Option<String>, String> {
+    let names: Vec<&str> =
+        config.schedules.keys().chain(config.triggers.keys()).map(String::as_str).collect();
+    if names.is_empty() {
+        return Ok(Some("none".to_owned()));
+    }
+    let planner = planner.ok_or("cannot be judged before the storage, datasets and job types are right")?;
+    match serve::configured::judge(config, planner) {
+        Ok(_) => Ok(Some(names.join(", "))),
+        Err(problems) => Err(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+    }
+}
+
+async fn exports(config: &Config, findings: &mut Vec<Finding>) -> Option<Exports> {
+    let mut usable = BTreeMap::new();
     for (name, settings) in &config.export.sources {
         let result = match source::open(settings) {
-            Ok(source) => within(source.check()).await.map(|()| None),
+            Ok(source) => {
+                let checked = within(source.check()).await.map(|()| None);
+                if checked.is_ok() {
+                    usable.insert(name, (source, &settings.url));
+                }
+                checked
+            }
             Err(problem) => Err(problem),
         };
-        if result.is_err() {
-            down.push(name);
-        }
         findings.push(Finding { what: format!("source {name}"), result });
     }
     let exports = match Exports::new(&config.export) {
         Ok(exports) => exports,
         Err(ExportsError(problems)) => {
             let wrong = |problem| Finding { what: "datasets".into(), result: Err(problem) };
-            return findings.extend(problems.into_iter().map(wrong));
+            findings.extend(problems.into_iter().map(wrong));
+            return None;
         }
     };
     for dataset in exports.datasets() {
-        let result = match config.export.sources.get(&dataset.source) {
-            Some(source) if !down.contains(&&dataset.source) => {
-                within(prepare(dataset, &source.url)).await.map(|()| None)
+        let result = match usable.get(&dataset.source) {
+            // Its queries are planned as whoever they will run as.
+            Some((source, _)) if dataset.relies_on_row_security() => {
+                within(row_security(source.as_ref(), dataset)).await.map(|()| None)
             }
-            _ => Err(format!("its source {} cannot be used", dataset.source)),
+            Some((_, url)) => within(prepare(dataset, url)).await.map(|()| None),
+            None => Err(format!("its source {} cannot be used", dataset.source)),
         };
         findings.push(Finding { what: format!("dataset {}", dataset.name), result });
     }
+    Some(exports)
+}
+
+async fn row_security(source: &dyn Source, dataset: &Dataset) -> Result<(), String> {
+    let problems = source.check_row_security(dataset).await;
+    let all: Vec<String> = problems.into_iter().map(|found| found.problem).collect();
+    if all.is_empty() { Ok(()) } else { Err(all.join("; ")) }
 }
 
 /// Lets the source plan the query, with values as they would be, without running it.
@@ -178,7 +234,11 @@ async fn prepare(dataset: &Dataset, url: &SourceUrl) -> Result<(), String> {
             let options: sqlx::postgres::PgConnectOptions =
                 url.expose().parse().map_err(|_| "its source's url cannot be read".to_owned())?;
             let mut connection = options.disable_statement_logging().connect().await.map_err(words)?;
-            let query = dataset.template.with_literals("outhaul-check", clock::now().date_naive());
+            // No claim is like another, so that none can be made up for a query that asks for some.
+            let query = match dataset.template.claims() {
+                [] => dataset.template.with_literals("outhaul-check", clock::now().date_naive()),
+                _ => Ok(dataset.template.with_nulls()),
+            };
             let query = query.map_err(|error| error.to_string())?;
             connection.execute("BEGIN READ ONLY").await.map_err(words)?;
             let explain = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {query}")));
@@ -190,5 +250,49 @@ async fn prepare(dataset: &Dataset, url: &SourceUrl) -> Result<(), String> {
             let query = AssertSqlSafe(format!("EXPLAIN {}", dataset.template.with_numbers()));
             sqlx::raw_sql(query).execute(&mut connection).await.map(drop).map_err(words)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Load;
+
+    fn judged(text: &str) -> Result<Option<String>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let load = Load { file: None, insecure: false, environment: Environment::default() };
+        let config = Config::parse(text, folder.path(), &load).unwrap();
+        let registry = serve::job_types::complete(&config, Registry::new()).unwrap();
+        let storage = Storage::open(&config.export.storage).unwrap();
+        let exports = Arc::new(Exports::new(&config.export).unwrap());
+        definitions(&config, Some(&RequestPlanner::new(exports, registry, storage)))
+    }
+
+    const JOB_TYPES: &str = "[job_types.A]\nsteps = [{ name = \"a\", http = \"https://host/a\" }]\n\
+        [job_types.B]\nsteps = [{ name = \"b\", http = \"https://host/b\" }]\n";
+
+    #[test]
+    fn schedules_and_triggers_must_fit_what_there_is() {
+        assert_eq!(judged(""), Ok(Some("none".to_owned())));
+        let good = "[schedules.daily]\ncron = \"@daily\"\njob = { jobType = \"A\" }\n\
+                    [triggers.next]\nafter = \"job:A\"\njob = { jobType = \"B\" }";
+        assert_eq!(judged(&format!("{JOB_TYPES}{good}")), Ok(Some("daily, next".to_owned())));
+        let said = judged(good).unwrap_err();
+        for place in
+            ["schedules.daily.job.jobType: ", "triggers.next.after.0: ", "triggers.next.job.jobType: "]
+        {
+            assert!(said.contains(place), "{place} in {said}");
+        }
+    }
+
+    #[test]
+    fn triggers_must_not_trigger_each_other() {
+        let round = "[triggers.there]\nafter = \"job:A\"\njob = { jobType = \"B\" }\n\
+                     [triggers.back]\nafter = \"job:B\"\njob = { jobType = \"A\" }";
+        let said = judged(&format!("{JOB_TYPES}{round}")).unwrap_err();
+        assert!(
+            said.starts_with("triggers: would trigger each other without end: back → there → back"),
+            "{said}"
+        );
     }
 }

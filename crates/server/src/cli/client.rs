@@ -4,11 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use clap::Args;
+use reqwest::header::{AUTHORIZATION, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
+use super::bearer::{Bearer, BearerFlags};
 use super::failure::{Failure, with_causes};
 
 /// How long an answer in JSON may take; the server itself gives up earlier.
@@ -29,6 +31,8 @@ pub(crate) struct Target {
         value_name = "URL"
     )]
     pub(crate) server: String,
+    #[command(flatten)]
+    pub(crate) bearer: BearerFlags,
     /// Print JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
@@ -37,7 +41,7 @@ pub(crate) struct Target {
 impl Target {
     /// A client of this server.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Client::new(&self.server)
+        Client::new(&self.server)?.with_bearer(self.bearer.find()?)
     }
 }
 
@@ -46,6 +50,7 @@ pub(crate) struct Client {
     /// With the user and the password that may be in it: never to be shown.
     base: String,
     shown: String,
+    bearer: Option<Bearer>,
     http: reqwest::Client,
 }
 
@@ -72,6 +77,36 @@ pub(crate) struct Refusal {
     title: String,
     detail: Option<String>,
     errors: Vec<FieldError>,
+    #[serde(skip)]
+    had_token: bool,
+    /// Seconds to wait, where the server says so.
+    #[serde(skip)]
+    retry_after: Option<u64>,
+}
+
+impl Refusal {
+    /// What a person can do about it.
+    fn advice(&self) -> Option<String> {
+        let advice = match (self.status, self.had_token) {
+            (401, false) => {
+                "Send a token: --token-file FILE or OUTHAUL_TOKEN; `outhaul token` makes one for development."
+            }
+            (401, true) => {
+                "The token that was sent is no good there: get a new one where you got it, or from `outhaul token`."
+            }
+            (403, true) => {
+                "The token is good, and does not allow this: another role or another claim is needed, see [auth]."
+            }
+            (429, _) => {
+                let wait = self.retry_after.map_or("a while".to_owned(), |seconds| format!("{seconds} s"));
+                return Some(format!(
+                    "You asked for more than [limits] lets one caller have: try again in {wait}."
+                ));
+            }
+            _ => return None,
+        };
+        Some(advice.to_owned())
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -124,7 +159,7 @@ impl fmt::Display for ClientError {
                         write!(f, "\n  {}: {message}", super::table::plain(&error.pointer))?;
                     }
                 }
-                Ok(())
+                refusal.advice().map_or(Ok(()), |advice| write!(f, "\n  {advice}"))
             }
         }
     }
@@ -153,7 +188,18 @@ impl Client {
         let http = http.map_err(|error| Failure::new(with_causes(&error)))?;
         let base = url.as_str().trim_end_matches('/').to_owned();
         let shown = without_user(&base);
-        Ok(Self { base, shown, http })
+        Ok(Self { base, shown, bearer: None, http })
+    }
+
+    /// The same client, with a token that it sends to that server and to no other.
+    pub(crate) fn with_bearer(mut self, bearer: Option<Bearer>) -> Result<Self, Failure> {
+        let has_user = |url: Url| !url.username().is_empty() || url.password().is_some();
+        if bearer.is_some() && Url::parse(&self.base).is_ok_and(has_user) {
+            let message = "there is a token, and a user in the server's address too; one of them must do";
+            return Err(Failure::new(message));
+        }
+        self.bearer = bearer;
+        Ok(self)
     }
 
     /// The server's address, as it may be shown.
@@ -182,6 +228,16 @@ impl Client {
             request = request.json(body);
         }
         self.json(request).await
+    }
+
+    /// Asks for something to be as the body says.
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
+        self.json(self.request(Method::PUT, path, &[]).json(body)).await
+    }
+
+    /// Asks for something to be gone.
+    pub(crate) async fn delete(&self, path: &str) -> Result<(), ClientError> {
+        self.send(self.request(Method::DELETE, path, &[]).timeout(PATIENCE)).await.map(drop)
     }
 
     /// Asks for a file's bytes; `path` is what the manifest calls `url`.
@@ -235,7 +291,19 @@ impl Client {
             address.push_str(if i == 0 { "?" } else { "&" });
             address.push_str(&format!("{name}={value}"));
         }
-        self.http.request(method, address)
+        let request = self.http.request(method, &address);
+        match &self.bearer {
+            Some(bearer) if self.is_ours(&address) => request.header(AUTHORIZATION, bearer.header()),
+            _ => request,
+        }
+    }
+
+    /// Whether an address is the server's; what is elsewhere, such as a file, gets no token.
+    fn is_ours(&self, address: &str) -> bool {
+        match (Url::parse(address), Url::parse(&self.base)) {
+            (Ok(address), Ok(base)) => address.origin() == base.origin(),
+            _ => false,
+        }
     }
 
     async fn json(&self, request: RequestBuilder) -> Result<Value, ClientError> {
@@ -249,9 +317,13 @@ impl Client {
         if status.is_success() {
             return Ok(response);
         }
-        let body = response.bytes().await.unwrap_or_default();
-        let mut refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+        let retry_after = response.headers().get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
+        let body = response.text().await.unwrap_or_default();
+        let body = self.bearer.as_ref().map_or(body.clone(), |bearer| bearer.hide(&body));
+        let mut refusal: Refusal = serde_json::from_str(&body).unwrap_or_default();
         refusal.status = status.as_u16();
+        (refusal.had_token, refusal.retry_after) = (self.bearer.is_some(), retry_after);
         if refusal.title.is_empty() {
             refusal.title = title(status);
         }
@@ -315,6 +387,14 @@ pub(crate) fn job_path(job_id: &str, rest: &str) -> Result<String, Failure> {
     }
 }
 
+/// The path of a schedule or a trigger; what cannot be a name is refused before it travels.
+pub(crate) fn named_path(section: &str, name: &str, rest: &str) -> Result<String, Failure> {
+    match crate::definition::check_name(name) {
+        Ok(()) => Ok(format!("/{section}/{name}{rest}")),
+        Err(problem) => Err(Failure::new(format!("`{}` is no name: {problem}", super::table::plain(name)))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,9 +424,72 @@ mod tests {
         let said = client.get("/jobs", &[]).await.unwrap_err();
         assert!(said.to_string().starts_with(&format!("no answer from http://{addr}: ")), "{said}");
         assert!(!format!("{said} {said:?} {}", client.shown()).contains("hunter2"));
+        let Err(both) = client.with_bearer(Bearer::new("hunter2")) else {
+            panic!("one of them would be lost")
+        };
+        assert!(both.to_string().contains("one of them") && !both.to_string().contains("hunter2"));
         for address in ["ftp://ann:hunter2@host", "ann:hunter2@host", "http://ann:hunter2/x@host"] {
             let Err(failure) = Client::new(address) else { panic!("{address} is no address") };
             assert!(!failure.to_string().contains("hunter2"), "{failure}");
         }
+    }
+
+    /// Answers with the path's status, with what it was sent as the detail; `/elsewhere` leads to `other`.
+    async fn echo(other: Option<String>) -> String {
+        use axum::response::IntoResponse as _;
+        let answer = move |uri: axum::http::Uri, headers: axum::http::HeaderMap| {
+            let other = other.clone();
+            async move {
+                let sent = headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
+                let status = uri.path().trim_start_matches('/').parse().unwrap_or(200);
+                match other.filter(|_| uri.path() == "/elsewhere") {
+                    Some(other) => axum::response::Redirect::temporary(&other).into_response(),
+                    None => {
+                        let status = StatusCode::from_u16(status).unwrap();
+                        let body = axum::Json(serde_json::json!({ "title": "No", "detail": sent }));
+                        (status, [("retry-after", "7")], body).into_response()
+                    }
+                }
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let router = axum::Router::new().fallback(answer);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        server
+    }
+
+    #[tokio::test]
+    async fn a_token_goes_to_the_server_and_nowhere_else() {
+        let other = echo(None).await;
+        let server = echo(Some(format!("{other}/file"))).await;
+        let client = Client::new(&server).unwrap().with_bearer(Bearer::new("hunter2")).unwrap();
+        let sent = async |path: &str| client.get(path, &[]).await.unwrap()["detail"].clone();
+        assert_eq!(sent("/jobs").await, "Bearer hunter2");
+        assert_eq!(sent("/elsewhere").await, Value::Null, "a presigned address is its own key");
+        assert_eq!(sent(&format!("{other}/file")).await, Value::Null);
+        let nobody = Client::new(&server).unwrap();
+        assert_eq!(nobody.get("/jobs", &[]).await.unwrap()["detail"], Value::Null);
+    }
+
+    #[tokio::test]
+    async fn refusals_say_what_to_do_and_never_the_token() {
+        let server = echo(None).await;
+        let with = Client::new(&server).unwrap().with_bearer(Bearer::new("hunter2")).unwrap();
+        let without = Client::new(&server).unwrap();
+        for (client, path, advice) in [
+            (&with, "/401", "The token that was sent is no good there"),
+            (&without, "/401", "Send a token: --token-file FILE or OUTHAUL_TOKEN"),
+            (&with, "/403", "another role or another claim is needed"),
+            (&with, "/429", "try again in 7 s."),
+            (&without, "/429", "try again in 7 s."),
+        ] {
+            let error = client.get(path, &[]).await.unwrap_err();
+            let said = format!("{error} {error:?}");
+            assert!(said.contains(advice), "{said}");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+        let plain = without.get("/403", &[]).await.unwrap_err().to_string();
+        assert_eq!(plain, "No (403)", "nothing to say about tokens where there is none");
     }
 }

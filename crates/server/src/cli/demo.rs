@@ -39,9 +39,7 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     log::start(&environment, "warn");
     let config = prepare(&args.dir).await?;
     let signals = args.keep.then(Signals::new);
-    let running = serve::start(config, Roles::ALL, Registry::new())
-        .await
-        .map_err(|error| Failure::new(with_causes(&error)))?;
+    let running = serve::start(config, Roles::ALL, Registry::new()).await?;
     let shown = show(&running, &args).await;
     match signals {
         Some(signals) if shown.is_ok() => {

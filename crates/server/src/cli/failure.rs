@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use crate::config::Problems;
+use crate::serve::{StartError, StartErrors};
 
 /// Something went wrong; printed to stderr.
 #[derive(Debug)]
@@ -43,6 +44,15 @@ impl fmt::Display for Failure {
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {
         Self { code: 2, message: problems.to_string() }
+    }
+}
+
+impl From<StartErrors> for Failure {
+    fn from(errors: StartErrors) -> Self {
+        let is_configuration =
+            |error: &StartError| matches!(error, StartError::Configuration(_) | StartError::TriggerCycle(_));
+        let code = if errors.0.iter().any(is_configuration) { 2 } else { 1 };
+        Self { code, message: errors.to_string() }
     }
 }
 

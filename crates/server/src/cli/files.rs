@@ -149,6 +149,7 @@ async fn fetch(client: &Client, url: &str, entry: &Entry, folder: &Path) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use super::super::bearer::BearerFlags;
     use super::*;
     use axum::http::StatusCode;
     use axum::{Router, routing::get};
@@ -174,7 +175,7 @@ mod tests {
         let mut items: Vec<Value> = (0..good).map(|i| item(i, "/good")).collect();
         items.push(item(good, "/gone"));
         let folder = tempfile::tempdir().unwrap();
-        let target = Target { server, json: false };
+        let target = Target { server, bearer: BearerFlags::default(), json: false };
         let client = target.client().unwrap();
         let args = Files { target, job_id: "J1".into(), download: None };
         let code = download(&client, &args, folder.path(), &items).await.unwrap();

@@ -1,6 +1,8 @@
 //! The command line: one file per command. Results go to stdout, everything else to stderr.
 
 mod act;
+mod audit;
+mod bearer;
 mod check;
 mod client;
 mod dead_letters;
@@ -11,15 +13,19 @@ mod files;
 mod hash;
 mod history;
 mod init;
+mod input;
 mod jobs;
 mod manifest;
 mod migrate;
 mod progress;
 mod sample;
+mod schedules;
 mod serve;
 mod status;
 mod submit;
 mod table;
+mod token;
+mod triggers;
 mod verify;
 
 use std::path::PathBuf;
@@ -63,12 +69,20 @@ enum Command {
     History(history::History),
     /// List, show and redrive what failed for good.
     DeadLetters(dead_letters::DeadLetters),
+    /// List, make and run schedules: jobs that are submitted again and again.
+    Schedules(schedules::Schedules),
+    /// List and make triggers: jobs that are submitted when others have completed.
+    Triggers(triggers::Triggers),
+    /// Show who did what, newest first.
+    Audit(audit::Audit),
     /// Compare files with their recorded checksums.
     Verify(verify::Verify),
     /// Write a commented configuration file.
     Init(init::Init),
     /// Connect to everything the configuration names, and say what is wrong.
     Check(check::Check),
+    /// Make a token for development.
+    Token(token::Token),
     /// Bring the database's schema up to date.
     Migrate(migrate::Migrate),
 }
@@ -122,9 +136,13 @@ async fn run(command: Command, registry: Registry) -> Result<ExitCode, Failure> 
         Command::Retry(args) => act::retry(args).await,
         Command::History(args) => history::run(args).await,
         Command::DeadLetters(args) => dead_letters::run(args).await,
+        Command::Schedules(args) => schedules::run(args).await,
+        Command::Triggers(args) => triggers::run(args).await,
+        Command::Audit(args) => audit::run(args).await,
         Command::Verify(args) => verify::run(args).await,
         Command::Init(args) => init::run(&args),
         Command::Check(args) => check::run(args, registry).await,
+        Command::Token(args) => token::run(args).await,
         Command::Migrate(args) => migrate::run(args).await,
     }
 }
@@ -165,9 +183,13 @@ mod tests {
             "retry",
             "history",
             "dead-letters",
+            "schedules",
+            "triggers",
+            "audit",
             "verify",
             "init",
             "check",
+            "token",
             "migrate",
         ] {
             assert!(names.contains(&name), "{name}");

@@ -6,7 +6,7 @@ use clap::Args;
 use outhaul::Registry;
 
 use super::ConfigFlag;
-use super::failure::{Failure, with_causes};
+use super::failure::Failure;
 use crate::config::Environment;
 use crate::log;
 use crate::roles::Roles;
@@ -20,7 +20,7 @@ pub(crate) struct Serve {
     /// What this process does: one or more of api,worker,scheduler.
     #[arg(long, default_value = "api,worker,scheduler", value_name = "ROLES")]
     roles: Roles,
-    /// Let other machines in without [auth].
+    /// Let other machines in without tokens.
     #[arg(long)]
     insecure: bool,
 }
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: Serve, registry: Registry) -> Result<ExitCode, Fai
     log::start(&environment, "info");
     // A process without the API listens nowhere.
     let config = args.config.load(environment, args.insecure || !args.roles.api)?;
-    if args.roles.api && !config.listen.ip().is_loopback() {
+    if args.roles.api && !config.listen.ip().is_loopback() && config.auth.jwt().is_none() {
         tracing::warn!(listen = %config.listen, "serve.insecure: anyone who reaches {} may use it", config.listen);
     }
     if config.export.datasets.is_empty()
@@ -41,8 +41,7 @@ pub(crate) async fn run(args: Serve, registry: Registry) -> Result<ExitCode, Fai
             "serve.nothing_to_do: the configuration names no [datasets.…] and no [job_types.…] yet"
         );
     }
-    let run = serve::run(config, args.roles, registry).await;
-    match run.map_err(|error| Failure::new(with_causes(&error)))? {
+    match serve::run(config, args.roles, registry).await? {
         Ended::Asked => Ok(ExitCode::SUCCESS),
         ended @ Ended::Wedged(_) => Err(Failure::start_again(ended.to_string())),
     }

@@ -2,8 +2,7 @@
 //! shown.
 
 use std::fmt;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -12,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::client::Target;
 use super::failure::Failure;
 use super::table::{self, count, say, text};
-use super::{progress, status};
+use super::{input, progress, status};
 
 /// The flags that have no place beside a custom job's.
 const OF_EXPORT: [&str; 5] = ["dataset", "keys", "dates", "file", "force"];
@@ -121,7 +120,7 @@ pub(crate) async fn run(args: Submit) -> Result<ExitCode, Failure> {
 /// The request; flags go over what the file says.
 fn body(args: &Submit) -> Result<Map<String, Value>, Failure> {
     let mut body = match (&args.file, &args.job_type) {
-        (Some(file), _) => read_body(file)?,
+        (Some(file), _) => input::from_json(file, &input::text(file)?)?,
         (None, Some(job_type)) => custom(args, job_type)?,
         (None, None) => {
             let items: Vec<Value> =
@@ -158,7 +157,7 @@ fn custom(args: &Submit, job_type: &str) -> Result<Map<String, Value>, Failure> 
     let mut body = Map::from_iter([("jobType".to_owned(), job_type.into())]);
     let (place, text) = match (&args.payload, &args.payload_file) {
         (Some(payload), _) => ("--payload".to_owned(), payload.0.clone()),
-        (None, Some(file)) => (file.display().to_string(), read_text(file)?),
+        (None, Some(file)) => (file.display().to_string(), input::text(file)?),
         (None, None) => return Ok(body),
     };
     // The reader's messages name a place in the text, and nothing of it.
@@ -166,21 +165,6 @@ fn custom(args: &Submit, job_type: &str) -> Result<Map<String, Value>, Failure> 
         .map_err(|error| Failure::new(format!("{place} does not hold JSON: {error}")))?;
     body.insert("payload".to_owned(), payload);
     Ok(body)
-}
-
-fn read_body(file: &Path) -> Result<Map<String, Value>, Failure> {
-    serde_json::from_str(&read_text(file)?)
-        .map_err(|error| Failure::new(format!("{} does not hold a JSON object: {error}", file.display())))
-}
-
-fn read_text(file: &Path) -> Result<String, Failure> {
-    let cannot = |error: std::io::Error| Failure::new(format!("{} cannot be read: {error}", file.display()));
-    if file.as_os_str() != "-" {
-        return std::fs::read_to_string(file).map_err(cannot);
-    }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(cannot)?;
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -2,15 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use outhaul_core::identity::{DEPARTMENT, SUBJECT};
 use outhaul_core::retry::{Backoff, RetryPolicy};
-use outhaul_export::settings::{DatasetSettings, QuerySettings, SourceSettings, SourceUrl};
+use outhaul_export::settings::{
+    DatasetSettings, ExportSettings, QuerySettings, ScopeSettings, SourceSettings, SourceUrl,
+};
 use outhaul_export::source::params::Template;
+use outhaul_export::{Exports, ExportsError};
 use toml::Table;
 
 use super::connect::{Connect, database_url};
+use super::problem::Problems;
 use super::raw;
 use super::reader::Reader;
 use super::secrets::{Given, Secrets};
+use crate::auth::AuthSettings;
 
 /// The folder of reports, below the base path beside the datasets' own.
 const RESERVED: &str = "reports";
@@ -70,6 +76,7 @@ pub(super) fn datasets(
     source_names: &[String],
     sources: &BTreeMap<String, SourceSettings>,
     retry: &RetryPolicy,
+    auth: &AuthSettings,
     reader: &mut Reader<'_>,
 ) -> BTreeMap<String, DatasetSettings> {
     let defaults: Vec<&str> = raw.iter().filter(|(_, d)| d.default).map(|(name, _)| name.as_str()).collect();
@@ -111,6 +118,13 @@ pub(super) fn datasets(
                 .problems
                 .add(format!("{path}.timeout"), "must be longer than nothing; leave it out for no limit");
         }
+        let scope = ScopeSettings {
+            row_scope: dataset.row_scope.map(|names| names.split_commas()).unwrap_or_default(),
+            row_security: dataset.row_security,
+            role_claim: dataset.role_claim,
+            roles: dataset.roles.map(|names| names.0).unwrap_or_default(),
+        };
+        judge_claims(&path, &scope, auth, reader.problems);
         let retry = match dataset.retry {
             None => retry.clone(),
             Some(table) => retry_policy(&format!("{path}.retry"), table, retry, reader),
@@ -118,9 +132,58 @@ pub(super) fn datasets(
         let timeout = dataset.timeout.map(|timeout| timeout.0);
         let default = dataset.default;
         let query = QuerySettings { rows: query, count };
-        datasets.insert(name.clone(), DatasetSettings { name, default, source, query, retry, timeout });
+        datasets
+            .insert(name.clone(), DatasetSettings { name, default, source, query, scope, retry, timeout });
     }
     datasets
+}
+
+/// Rows can only depend on what is kept of a token.
+fn judge_claims(path: &str, scope: &ScopeSettings, auth: &AuthSettings, problems: &mut Problems) {
+    let names = scope.row_scope.iter().map(|name| ("row_scope", name));
+    let names: Vec<(&str, &String)> =
+        names.chain(scope.role_claim.iter().map(|name| ("role_claim", name))).collect();
+    let Some(jwt) = auth.jwt() else {
+        let first = names.first().map(|(setting, _)| *setting);
+        if let Some(setting) = first.or_else(|| scope.row_security.then_some("row_security")) {
+            let message = "needs [auth] with mode = \"jwt\": without it nobody knows who asks";
+            problems.add(format!("{path}.{setting}"), message);
+        }
+        return;
+    };
+    let is_kept = |name: &str| {
+        [SUBJECT, DEPARTMENT].contains(&name) || jwt.keep.iter().any(|claim| claim.as_str() == name)
+    };
+    for (setting, name) in names.into_iter().filter(|(_, name)| !is_kept(name)) {
+        let message =
+            format!("`{name}` is not kept of tokens: add it to auth.keep, or use `sub` or `department`");
+        problems.add(format!("{path}.{setting}"), message);
+    }
+}
+
+/// What shows only together with the queries: a filter that is promised must be there. The exports' own
+/// judgement, one dataset at a time, so that each problem has its place.
+pub(super) fn judge_scopes(settings: &ExportSettings, problems: &mut Problems) {
+    for (name, dataset) in &settings.datasets {
+        let path = format!("datasets.{name}");
+        let broken =
+            [&path, &format!("{path}.source"), &format!("{path}.query"), &format!("{path}.count_query")];
+        let Some(source) = settings.sources.get(&dataset.source) else { continue };
+        if problems.iter().any(|problem| broken.contains(&&problem.path)) {
+            continue;
+        }
+        let alone = ExportSettings {
+            sources: BTreeMap::from([(source.name.clone(), source.clone())]),
+            datasets: BTreeMap::from([(name.clone(), dataset.clone())]),
+            storage: settings.storage.clone(),
+            ..*settings
+        };
+        let Err(ExportsError(found)) = Exports::new(&alone) else { continue };
+        let said = format!("dataset `{name}`: ");
+        for problem in found {
+            problems.add(&path, problem.strip_prefix(&said).unwrap_or(&problem));
+        }
+    }
 }
 
 /// `[retry]` or a dataset's own: what it leaves out comes from `inherited`.

@@ -1,7 +1,9 @@
 //! The configuration: file and environment become raw sections, and those a [`Config`] that has been
 //! judged as a whole. Every problem is listed at once, and nothing reads the environment afterwards.
 
+mod auth;
 mod connect;
+pub(crate) mod definitions;
 mod env;
 mod exports;
 mod job_types;
@@ -26,17 +28,19 @@ use outhaul_core::store::StoreSettings;
 use outhaul_export::settings::ExportSettings;
 use toml::Table;
 
+pub use self::definitions::Definition;
 pub use self::env::Environment;
 pub use self::job_types::{HttpConfig, JobType, Step};
 pub use self::problem::{Problem, Problems};
 use self::reader::Reader;
+use crate::auth::AuthSettings;
 use crate::roles::Roles;
 
 /// The file that is read when none is named.
 pub const DEFAULT_FILE: &str = "outhaul.toml";
 
 /// Sections that a later version will know; naming them now must not look like a typing error.
-const NOT_YET: [&str; 4] = ["reports", "merge", "schedules", "triggers"];
+const NOT_YET: [&str; 2] = ["reports", "merge"];
 
 /// A configuration that has been judged as a whole. `Debug` shows no secret.
 #[derive(Clone, Debug)]
@@ -53,12 +57,16 @@ pub struct Config {
     pub store: StoreSettings,
     /// How this process runs chunks.
     pub worker: WorkerSettings,
+    /// Who is let in, and who schedules and triggers run as.
+    pub auth: AuthSettings,
     /// What requests may ask for.
     pub limits: Limits,
     /// Whether every submission must carry an idempotency key.
     pub idempotency_required: bool,
     /// How long finished jobs are kept.
     pub retain_jobs: Duration,
+    /// How long it is kept who did what.
+    pub retain_audit: Duration,
     /// How often and how fast failed chunks are tried again, where nothing else is said.
     pub retry: RetryPolicy,
     /// Sources, datasets and storage.
@@ -67,6 +75,10 @@ pub struct Config {
     pub job_types: BTreeMap<String, JobType>,
     /// What those steps may call.
     pub http: HttpConfig,
+    /// Jobs that are submitted again and again, by name.
+    pub schedules: BTreeMap<String, Definition>,
+    /// Jobs that are submitted when others have completed, by name.
+    pub triggers: BTreeMap<String, Definition>,
     /// This machine's name, for people.
     pub host: String,
 }
@@ -93,6 +105,14 @@ pub struct Limits {
     pub max_body_bytes: usize,
     /// How long a request may take before it is given up.
     pub request_timeout: Duration,
+    /// How close together a schedule's times may be.
+    pub min_schedule_interval: Duration,
+    /// Requests of one caller, on average; `None`: as many as they like.
+    pub requests_per_second: Option<u32>,
+    /// Requests of one caller at once, where there is such a limit.
+    pub burst: u32,
+    /// Chunks of one caller that have not ended; `None`: as many as they like.
+    pub max_open_chunks: Option<u64>,
 }
 
 /// What is known before the file is read.
@@ -156,12 +176,13 @@ impl Config {
             roles: roles.to_string(),
             worker: self.worker.clone(),
             retain_jobs: self.retain_jobs,
+            retain_audit: self.retain_audit,
         }
     }
 }
 
 /// Where TOML could not be read, without the line itself: it may hold a password.
-fn syntax(text: &str, error: &toml::de::Error) -> String {
+pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start));
     let place =
         before.map(|before| format!("line {}: ", before.matches('\n').count() + 1)).unwrap_or_default();

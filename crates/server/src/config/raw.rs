@@ -243,6 +243,10 @@ pub(super) struct Limits {
     pub(super) max_chunks_per_job: usize,
     pub(super) max_body_bytes: usize,
     pub(super) request_timeout: Span,
+    pub(super) min_schedule_interval: Span,
+    pub(super) requests_per_second: Option<u32>,
+    pub(super) burst: Option<u32>,
+    pub(super) max_open_chunks: Option<u64>,
 }
 
 impl Default for Limits {
@@ -251,6 +255,10 @@ impl Default for Limits {
             max_chunks_per_job: 10_000,
             max_body_bytes: 2_097_152,
             request_timeout: Span(Duration::from_secs(30)),
+            min_schedule_interval: Span(Duration::from_secs(60)),
+            requests_per_second: None,
+            burst: None,
+            max_open_chunks: None,
         }
     }
 }
@@ -284,21 +292,63 @@ impl Default for Idempotency {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Retention {
     pub(super) jobs: Span,
+    pub(super) audit: Span,
     pub(super) files: String,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { jobs: Span(Duration::from_secs(30 * 86_400)), files: "never".into() }
+        let days = |days: u64| Span(Duration::from_secs(days * 86_400));
+        Self { jobs: days(30), audit: days(365), files: "never".into() }
     }
 }
 
+/// What is left out has the defaults of the settings themselves.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Auth {
     pub(super) mode: Option<String>,
-    #[serde(flatten)]
-    pub(super) rest: Table,
+    pub(super) issuer: Option<String>,
+    pub(super) audience: Option<Texts>,
+    pub(super) algorithms: Option<Texts>,
+    /// Its query may hold a key.
+    pub(super) jwks_url: Option<Hidden>,
+    pub(super) public_key_file: Option<PathBuf>,
+    pub(super) secret: Option<Hidden>,
+    pub(super) secret_file: Option<PathBuf>,
+    pub(super) secret_env: Option<String>,
+    pub(super) claims: Option<toml::Value>,
+    pub(super) keep: Option<Texts>,
+    pub(super) leeway: Option<Span>,
+    pub(super) jwks_refresh: Option<Span>,
+    pub(super) jwks_cooldown: Option<Span>,
+    pub(super) jwks_max_age: Option<Span>,
+    pub(super) snapshot_max_age: Option<Span>,
+    pub(super) roles: Option<toml::Value>,
+    pub(super) identities: Option<toml::Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AuthClaims {
+    pub(super) subject: Option<String>,
+    pub(super) roles: Option<String>,
+    pub(super) department: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AuthRoles {
+    pub(super) submitter: Option<Texts>,
+    pub(super) viewer: Option<Texts>,
+    pub(super) operator: Option<Texts>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AuthIdentity {
+    pub(super) department: Option<String>,
+    pub(super) claims: Table,
 }
 
 #[derive(Deserialize)]
@@ -338,6 +388,10 @@ pub(super) struct Dataset {
     pub(super) source: Option<String>,
     pub(super) query: Option<String>,
     pub(super) count_query: Option<String>,
+    pub(super) row_scope: Option<Texts>,
+    pub(super) row_security: bool,
+    pub(super) role_claim: Option<String>,
+    pub(super) roles: Option<Texts>,
     pub(super) retry: Option<Table>,
     pub(super) timeout: Option<Span>,
 }
@@ -389,4 +443,30 @@ impl Default for Step {
     fn default() -> Self {
         Self { name: None, http: None, timeout: Span(Duration::from_secs(30)), needs: None }
     }
+}
+
+/// A schedule; what a job may say is not known here.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Schedule {
+    pub(super) cron: Option<String>,
+    pub(super) timezone: Option<String>,
+    pub(super) job: Option<toml::Value>,
+    pub(super) overlap: Option<String>,
+    pub(super) catch_up: Option<String>,
+    pub(super) catch_up_limit: Option<u32>,
+    pub(super) jitter: Option<Span>,
+    pub(super) run_as: Option<String>,
+}
+
+/// A trigger; what a job may say is not known here.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Trigger {
+    pub(super) after: Option<Texts>,
+    #[serde(rename = "match")]
+    pub(super) match_label: Option<String>,
+    pub(super) within: Option<Span>,
+    pub(super) job: Option<toml::Value>,
+    pub(super) run_as: Option<String>,
 }

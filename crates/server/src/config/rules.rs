@@ -16,9 +16,12 @@ use super::connect::{Connect, database_url};
 use super::problem::Problems;
 use super::reader::{Reader, unknown};
 use super::secrets::{Given, Secrets};
-use super::{Config, DatabaseConfig, Environment, Limits, Load, NOT_YET, exports, job_types, raw, storage};
+use super::{
+    Config, DatabaseConfig, Environment, Limits, Load, NOT_YET, auth, definitions, exports, job_types, raw,
+    storage,
+};
 
-const SECTIONS: [&str; 17] = [
+const SECTIONS: [&str; 19] = [
     "data_dir",
     "server",
     "database",
@@ -36,6 +39,8 @@ const SECTIONS: [&str; 17] = [
     "datasets",
     "job_types",
     "http",
+    "schedules",
+    "triggers",
 ];
 
 pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Reader<'_>) -> Config {
@@ -53,16 +58,17 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
     let reuse: raw::Reuse = reader.section(&mut table, "reuse");
     let idempotency: raw::Idempotency = reader.section(&mut table, "idempotency");
     let retention: raw::Retention = reader.section(&mut table, "retention");
-    let auth: raw::Auth = reader.section(&mut table, "auth");
+    let auth = auth::judge(&mut table, &secrets, &mut reader);
     let sources: BTreeMap<String, raw::Source> = reader.sections(&mut table, "sources");
     let datasets = reader.sections(&mut table, "datasets");
     let job_types = reader.sections(&mut table, "job_types");
     let http: raw::Http = reader.section(&mut table, "http");
+    let schedules = reader.sections(&mut table, "schedules");
+    let triggers = reader.sections(&mut table, "triggers");
     what_is_left(&table, reader.problems);
 
     judge_delivery(&delivery, reader.problems);
-    judge_auth(&auth, reader.problems);
-    let listen = judge_listen(&server.listen, load.insecure, reader.problems);
+    let listen = judge_listen(&server.listen, load.insecure || auth.jwt().is_some(), reader.problems);
     let database = judge_database(database, &data_dir, &secrets, reader.problems);
     let worker = judge_worker(&worker, reader.problems);
     let limits = judge_limits(&limits, reader.problems);
@@ -74,6 +80,9 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
         let message = "must not be shorter than idempotency.window: a job is forgotten with its key";
         reader.problems.add("retention.jobs", message);
     }
+    if retention.audit.0.is_zero() {
+        reader.problems.add("retention.audit", "must be longer than nothing, such as \"365d\"");
+    }
     if reuse.window_days > 36_500 {
         reader.problems.add("reuse.window_days", "must be at most 36500");
     }
@@ -84,10 +93,21 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
     // Datasets are checked against all named sources, so that a broken source is reported once.
     let source_names: Vec<String> = sources.keys().cloned().collect();
     let sources = exports::sources(sources, &secrets, &mut reader);
-    let datasets = exports::datasets(datasets, &source_names, &sources, &retry, &mut reader);
+    let datasets = exports::datasets(datasets, &source_names, &sources, &retry, &auth, &mut reader);
     let storage = storage::judge(files, &data_dir, &secrets, reader.problems);
     let job_types = job_types::job_types(job_types, &secrets, &retry, &mut reader);
     let http = job_types::http(http, &mut reader);
+    let schedules = definitions::schedules(schedules, limits.min_schedule_interval, &auth, &mut reader);
+    let triggers = definitions::triggers(triggers, &auth, &mut reader);
+    let export = ExportSettings {
+        sources,
+        datasets,
+        storage,
+        reuse_window_days: reuse.window_days,
+        max_chunks_per_job: limits.max_chunks_per_job,
+        snapshot_max_age: auth.jwt().map(|jwt| jwt.snapshot_max_age),
+    };
+    exports::judge_scopes(&export, reader.problems);
 
     Config {
         file: None,
@@ -100,19 +120,17 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
             idempotency_window: idempotency.window.0,
         },
         worker,
+        auth,
         limits,
         idempotency_required: idempotency.required,
         retain_jobs: retention.jobs.0,
+        retain_audit: retention.audit.0,
         retry,
-        export: ExportSettings {
-            sources,
-            datasets,
-            storage,
-            reuse_window_days: reuse.window_days,
-            max_chunks_per_job: limits.max_chunks_per_job,
-        },
+        export,
         job_types,
         http,
+        schedules,
+        triggers,
         host: host(&load.environment),
     }
 }
@@ -154,27 +172,16 @@ fn judge_delivery(delivery: &raw::Delivery, problems: &mut Problems) {
     }
 }
 
-fn judge_auth(auth: &raw::Auth, problems: &mut Problems) {
-    match auth.mode.as_deref() {
-        None | Some("none") => {
-            for name in auth.rest.keys() {
-                problems.add(format!("auth.{name}"), unknown(name, &["mode"]));
-            }
-        }
-        Some("jwt") => problems.add("auth.mode", "jwt is not available yet; use \"none\""),
-        Some(_) => problems.add("auth.mode", "must be \"none\""),
-    }
-}
-
-fn judge_listen(text: &str, insecure: bool, problems: &mut Problems) -> SocketAddr {
+fn judge_listen(text: &str, is_safe: bool, problems: &mut Problems) -> SocketAddr {
     let fallback = SocketAddr::from(([127, 0, 0, 1], 8080));
     let Ok(listen) = text.trim().replace("localhost:", "127.0.0.1:").parse::<SocketAddr>() else {
         let message = format!("`{text}` is not an address and a port, such as \"127.0.0.1:8080\"");
         problems.add("server.listen", message);
         return fallback;
     };
-    if !listen.ip().is_loopback() && !insecure {
-        let message = "lets other machines in without [auth]: listen on 127.0.0.1, or start with --insecure";
+    if !listen.ip().is_loopback() && !is_safe {
+        let message = "lets other machines in without tokens: set auth.mode = \"jwt\", listen on 127.0.0.1, \
+                       or start with --insecure";
         problems.add("server.listen", message);
     }
     listen
@@ -264,10 +271,31 @@ fn judge_limits(raw: &raw::Limits, problems: &mut Problems) -> Limits {
     if raw.request_timeout.0.is_zero() {
         problems.add("limits.request_timeout", "must be longer than nothing, such as \"30s\"");
     }
+    if raw.min_schedule_interval.0 < Duration::from_secs(1) {
+        problems.add("limits.min_schedule_interval", "must be at least \"1s\"");
+    }
+    if raw.requests_per_second.is_some_and(|rate| !(1..=1_000_000).contains(&rate)) {
+        let message = "must be between 1 and 1000000; leave it out for no limit";
+        problems.add("limits.requests_per_second", message);
+    }
+    if raw.burst == Some(0) {
+        problems.add("limits.burst", "must be at least 1");
+    }
+    if raw.burst.is_some() && raw.requests_per_second.is_none() {
+        problems.add("limits.burst", "is of no use without limits.requests_per_second");
+    }
+    if raw.max_open_chunks == Some(0) {
+        problems.add("limits.max_open_chunks", "must be at least 1; leave it out for no limit");
+    }
+    let usual_burst = raw.requests_per_second.unwrap_or(0).saturating_mul(2).max(10);
     Limits {
         max_chunks_per_job: raw.max_chunks_per_job,
         max_body_bytes: raw.max_body_bytes,
         request_timeout: raw.request_timeout.0,
+        min_schedule_interval: raw.min_schedule_interval.0,
+        requests_per_second: raw.requests_per_second,
+        burst: raw.burst.unwrap_or(usual_burst),
+        max_open_chunks: raw.max_open_chunks,
     }
 }
 

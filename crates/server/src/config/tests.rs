@@ -37,8 +37,13 @@ fn nothing_at_all_is_the_embedded_default() {
     assert_eq!(config.export.storage.base_path, "exports/");
     assert_eq!(config.worker, WorkerSettings::default());
     assert_eq!(config.limits.max_chunks_per_job, 10_000);
+    assert_eq!(config.limits.min_schedule_interval, Duration::from_secs(60));
     assert_eq!(config.store.idempotency_window, Duration::from_secs(86_400));
     assert_eq!(config.retain_jobs, Duration::from_secs(30 * 86_400));
+    assert_eq!(config.retain_audit, Duration::from_secs(365 * 86_400));
+    assert_eq!((config.limits.requests_per_second, config.limits.max_open_chunks), (None, None));
+    assert!(config.auth.jwt().is_none() && config.auth.identities.is_empty());
+    assert_eq!(config.export.snapshot_max_age, None);
     assert_eq!(config.export.reuse_window_days, 7);
 }
 
@@ -127,8 +132,10 @@ fn every_problem_is_listed_at_once() {
         [retention]
         jobs = "1h"
         files = "30d"
+        audit = 0
         [auth]
-        mode = "jwt"
+        mode = "token"
+        keep = 5
         [sources.Crm]
         url = "mysql://crm"
         [sources.ledger]
@@ -145,12 +152,28 @@ fn every_problem_is_listed_at_once() {
         query = "select 1"
         [job_types.SEND_EMAIL]
         steps = []
+        [limits]
+        min_schedule_interval = "0s"
+        requests_per_second = 0
+        burst = 0
+        max_open_chunks = 0
+        [schedules.nightly]
+        cron = "0 25 * * *"
+        timezon = "UTC"
+        overlap = "never"
+        [triggers."a trigger"]
+        after = []
+        job = { jobType = "{{label.day}}" }
         [workers]
         concurrency = 1
     "#;
     let mut found = paths(text);
     found.sort();
     let expected = [
+        "auth",
+        "auth.audience",
+        "auth.issuer",
+        "auth.keep",
         "auth.mode",
         "database.url",
         "datasets",
@@ -160,13 +183,23 @@ fn every_problem_is_listed_at_once() {
         "datasets.users.timeout",
         "delivery.kind",
         "job_types.SEND_EMAIL.steps",
+        "limits.burst",
+        "limits.max_open_chunks",
+        "limits.min_schedule_interval",
+        "limits.requests_per_second",
         "reports",
+        "retention.audit",
         "retention.files",
         "retention.jobs",
         "retry.backoff.jiter",
         "retry.backoff.kind",
         "retry.backoff.max",
         "retry.max_attempts",
+        "schedules.nightly.cron",
+        "schedules.nightly.job",
+        "schedules.nightly.overlap",
+        "schedules.nightly.run_as",
+        "schedules.nightly.timezon",
         "server.listen",
         "sources.Crm",
         "sources.Crm.url",
@@ -174,6 +207,10 @@ fn every_problem_is_listed_at_once() {
         "sources.ledger.url",
         "storage.base_path",
         "storage.url",
+        "triggers.a trigger",
+        "triggers.a trigger.after",
+        "triggers.a trigger.job.jobType",
+        "triggers.a trigger.run_as",
         "worker.claim_limit",
         "worker.concurrency",
         "worker.heartbeat",
@@ -190,7 +227,8 @@ fn unknown_settings_get_a_hint() {
         ["worker.concurency: is not a setting; did you mean `concurrency`?"]
     );
     assert_eq!(problems("[workr]", []), ["workr: is not a setting; did you mean `worker`?"]);
-    assert_eq!(problems("[schedules.nightly]", []), ["schedules: is not available yet"]);
+    assert_eq!(problems("[merge.all]", []), ["merge: is not available yet"]);
+    assert_eq!(problems("[schedule.nightly]", []), ["schedule: is not a setting; did you mean `schedules`?"]);
     assert_eq!(problems("", [("OUTHAUL__WORKER__CONCURENCY", "3")]).len(), 1);
     assert_eq!(problems("", [("OUTHAUL__DATA_DIR__X", "3"), ("OUTHAUL____X", "3")]).len(), 2);
 }
@@ -337,6 +375,22 @@ fn other_machines_are_let_in_only_on_purpose() {
     assert!(Config::parse(text, Path::new("/"), &load).is_ok());
     assert!(paths("[server]\nlisten = \"[::1]:0\"").is_empty());
     assert!(paths("[server]\nlisten = \"localhost:8080\"").is_empty());
+}
+
+#[test]
+fn callers_are_limited_only_where_it_is_asked_for() {
+    let limits = |text: &str| load(&format!("[limits]\n{text}"), []).unwrap().limits;
+    for (text, rate, burst) in [
+        ("", None, 10),
+        ("requests_per_second = 3", Some(3), 10),
+        ("requests_per_second = 50", Some(50), 100),
+        ("requests_per_second = 50\nburst = 7", Some(50), 7),
+    ] {
+        let limits = limits(text);
+        assert_eq!((limits.requests_per_second, limits.burst), (rate, burst), "{text}");
+    }
+    assert_eq!(limits("max_open_chunks = 5000").max_open_chunks, Some(5000));
+    assert_eq!(paths("[limits]\nburst = 5"), ["limits.burst"], "of no use alone");
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! The API over HTTP against a server in this process, everything embedded: what clients and tools
 //! rely on beside the jobs themselves (tags, ranges, replaced files, pauses, the description). What they
-//! see of custom jobs is in `custom`, what they see while a job runs in `events`.
+//! see of custom jobs is in `custom`, what they see while a job runs in `events`, and what submits jobs by
+//! itself in `schedules` and `triggers`, on the command line in `schedules_cli`.
 
 #![expect(clippy::unwrap_used, reason = "in a test, what is missing is a failure")]
 
 mod custom;
 mod events;
+mod schedules;
+mod schedules_cli;
+mod triggers;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,11 +61,22 @@ impl Server {
         Self::start_in(folder, 0).await
     }
 
+    /// Starts with more in the configuration.
+    async fn start_with(sections: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        make_source(&folder.path().join("warehouse.db")).await;
+        Self::start_on(folder, 0, &format!("{CONFIG}{sections}")).await
+    }
+
     /// Starts on what an earlier server left in its folder.
     async fn start_in(folder: TempDir, port: u16) -> Self {
+        Self::start_on(folder, port, CONFIG).await
+    }
+
+    async fn start_on(folder: TempDir, port: u16, config: &str) -> Self {
         let load = Load { file: None, insecure: false, environment: Environment::default() };
         let mut config =
-            Config::parse(CONFIG, folder.path(), &load).unwrap_or_else(|wrong| panic!("{wrong}"));
+            Config::parse(config, folder.path(), &load).unwrap_or_else(|wrong| panic!("{wrong}"));
         config.listen.set_port(port);
         let world = Arc::new(World::default());
         let running = serve::start(config, Roles::ALL, custom::registry(&world)).await.unwrap();
@@ -107,6 +122,18 @@ impl Server {
     async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let answer = self.http.post(format!("{}{path}", self.base)).json(body).send().await.unwrap();
         (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
+    async fn put(&self, path: &str, body: &Value) -> (u16, Value) {
+        let answer = self.http.put(format!("{}{path}", self.base)).json(body).send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
+    /// Calls without a body; the answer's status and what it says.
+    async fn act(&self, method: Method, path: &str) -> (u16, Value) {
+        let answer = self.ask(method, path, &[]).await;
+        let status = answer.status().as_u16();
+        (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default())
     }
 
     /// Submits and waits for the end; the job's path.

@@ -4,6 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod custom;
+mod schedules;
+mod triggers;
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -14,7 +16,9 @@ use custom::{
     custom_jobs_are_judged_as_strictly, dead_letters_and_history_refuse_what_they_do_not_know,
     payloads_are_kept_as_they_are_and_told_to_nobody,
 };
+use schedules::{definitions_are_bounded, schedules_are_judged_whole};
 use serde_json::{Value, json};
+use triggers::{cycles_of_triggers_are_refused, triggers_are_judged_whole};
 
 on_both!(
     every_problem_is_named_at_once,
@@ -27,6 +31,10 @@ on_both!(
     custom_jobs_are_judged_as_strictly,
     payloads_are_kept_as_they_are_and_told_to_nobody,
     dead_letters_and_history_refuse_what_they_do_not_know,
+    schedules_are_judged_whole,
+    definitions_are_bounded,
+    triggers_are_judged_whole,
+    cycles_of_triggers_are_refused,
 );
 
 async fn start(kind: Kind, sections: &str) -> (Stack, Process, Client) {

@@ -85,9 +85,18 @@ impl Gates {
         self.has(gate, "ShareLock").await;
     }
 
+    /// Waits until no export is at the gate any more.
+    pub(crate) async fn nobody_waits(&mut self, gate: i64) {
+        self.is(gate, "ShareLock", false).await;
+    }
+
     async fn has(&mut self, gate: i64, mode: &str) {
+        self.is(gate, mode, true).await;
+    }
+
+    async fn is(&mut self, gate: i64, mode: &str, wanted: bool) {
         let connection = tokio::sync::Mutex::new(&mut self.connection);
-        let what = format!("somebody waits at gate {gate}");
+        let what = format!("somebody waits at gate {gate}: {wanted}");
         let reached = eventually(&what, || async {
             let count: i64 = sqlx::query_scalar(
                 "select count(*) from pg_locks l join pg_database d on d.oid = l.database \
@@ -99,7 +108,7 @@ impl Gates {
             .fetch_one(&mut **connection.lock().await)
             .await
             .expect("the source answers");
-            count > 0
+            (count > 0) == wanted
         });
         reached.await.unwrap_or_else(|error| panic!("{error}"));
     }

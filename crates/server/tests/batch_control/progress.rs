@@ -122,7 +122,8 @@ async fn it_does_not_go_back_with_the_next_attempt(kind: Kind) {
     assert!(is_done && fence >= 2, "fence {fence}");
 }
 
-fn part(job: &Value) -> f64 {
+/// How far a job says it is.
+pub(crate) fn part(job: &Value) -> f64 {
     job["progress"].as_f64().expect("progress")
 }
 

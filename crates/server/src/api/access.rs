@@ -1,0 +1,111 @@
+//! How handlers ask what a caller may do. Every one does, and all decisions are `auth::may`'s; here they become
+//! answers. What may not be seen is answered as if it had never been.
+
+use axum::http::StatusCode;
+use outhaul_core::audit::{AuditAct, AuditEntry};
+use outhaul_core::id::JobId;
+use outhaul_core::identity::ANONYMOUS;
+use outhaul_core::job::Job;
+use outhaul_export::scope_of;
+
+use super::AppState;
+use super::problem::Problem;
+use super::request::Asker;
+use crate::auth::{Act, Caller, Owned, Verdict, may};
+
+/// The longest detail of an act that is recorded, in characters.
+const MAX_DETAIL: usize = 1000;
+
+/// Leave to go on; 403 where none of the caller's roles is for this.
+pub(super) fn allow(caller: &Caller, act: Act) -> Result<(), Problem> {
+    answer(may(caller, act, None))
+}
+
+/// The job, if the caller may do this to it. Whether they could do it to any job is decided before it is looked
+/// for, so that a refusal says nothing about what there is.
+pub(super) async fn job(state: &AppState, caller: &Caller, act: Act, job_id: &JobId) -> Result<Job, Problem> {
+    allow(caller, act)?;
+    let job = state.store.job_get(job_id).await?.ok_or_else(Problem::no_such_job)?;
+    allow_on(caller, act, &job)?;
+    Ok(job)
+}
+
+/// Leave to do this to a job that was found.
+pub(super) fn allow_on(caller: &Caller, act: Act, job: &Job) -> Result<(), Problem> {
+    answer(may(caller, act, Some(&Owned::from(job))))
+}
+
+fn answer(verdict: Verdict) -> Result<(), Problem> {
+    match verdict {
+        Verdict::Yes => Ok(()),
+        Verdict::Hidden => Err(Problem::no_such_job()),
+        Verdict::Forbidden => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "none of your roles allows this; `[auth.roles]` gives them",
+        )),
+    }
+}
+
+/// The job, if the caller may have its files: where rows depend on who asks, only those who would be shown the
+/// same rows, whoever else may see the job.
+pub(super) async fn job_with_files(
+    state: &AppState,
+    caller: &Caller,
+    job_id: &JobId,
+) -> Result<Job, Problem> {
+    let job = job(state, caller, Act::Files, job_id).await?;
+    if shares_rows(state, caller, &job) {
+        return Ok(job);
+    }
+    Err(Problem::not_found("your claims show you other rows than this job's, so it has no files for you"))
+}
+
+/// Whether what rows depend on is the same for the caller as for whoever submitted the job.
+pub(super) fn shares_rows(state: &AppState, caller: &Caller, job: &Job) -> bool {
+    match job.dataset.as_ref().and_then(|name| state.exports.dataset(name)) {
+        Some(dataset) => scope_of(dataset, &caller.identity).is_ok_and(|scope| scope == job.scope),
+        // Nobody can say any more what its rows depended on.
+        None => job.scope.is_empty(),
+    }
+}
+
+/// Who the jobs are for that a caller submits.
+pub(super) fn asker<'a>(state: &AppState, caller: &'a Caller) -> Asker<'a> {
+    match state.auth.jwt() {
+        None => Asker::unknown(caller.subject()),
+        Some(_) => Asker {
+            owner: caller.subject(),
+            identity: Some(&caller.identity),
+            quota: state.limits.max_open_chunks,
+        },
+    }
+}
+
+/// Whose cursors a list has: those of one caller lead another nowhere.
+pub(super) fn reader(caller: &Caller) -> &str {
+    Some(caller.subject()).filter(|subject| *subject != ANONYMOUS).unwrap_or_default()
+}
+
+/// Records what a caller is about to do, where callers can be told apart: what cannot be recorded is not done.
+pub(super) async fn record(
+    state: &AppState,
+    caller: &Caller,
+    act: AuditAct,
+    job_id: Option<&JobId>,
+    detail: Option<String>,
+) -> Result<(), Problem> {
+    if state.auth.jwt().is_none() {
+        return Ok(());
+    }
+    let detail = detail.map(|detail| match detail.char_indices().nth(MAX_DETAIL) {
+        Some((end, _)) => format!("{}…", &detail[..end]),
+        None => detail,
+    });
+    let entry = AuditEntry { actor: caller.subject().to_owned(), act, job_id: job_id.cloned(), detail };
+    Ok(state.store.audit_record(&[entry]).await?)
+}
+
+/// The same for what only operators do; `what` names it, such as `pause queue source:crm`.
+pub(super) async fn record_operation(state: &AppState, caller: &Caller, what: String) -> Result<(), Problem> {
+    record(state, caller, AuditAct::Operate, None, Some(what)).await
+}

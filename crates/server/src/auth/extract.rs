@@ -1,0 +1,117 @@
+//! The door of the API: every request but those to open routes has a caller behind it before a handler
+//! runs. A handler that asks for a [`Caller`] where nobody stood at the door gets none and fails.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use outhaul_core::clock;
+
+use super::caller::Caller;
+use super::rate::Rate;
+use super::refusal::Refusal;
+
+/// Routes that need no caller: they tell about the program, not about anybody's work. Metrics are among
+/// them, for what collects them has no token: their labels name routes and queues, never a key or a caller.
+const OPEN: [&str; 6] = ["/healthz", "/readyz", "/metrics", "/docs", "/docs/{name}", "/openapi.json"];
+
+/// Whether a route needs no caller.
+pub fn is_open(route: &str) -> bool {
+    OPEN.contains(&route)
+}
+
+/// Tells who sent a request.
+#[async_trait]
+pub trait Auth: Send + Sync {
+    /// The caller, by the headers of a request.
+    async fn caller(&self, headers: &HeaderMap, now: DateTime<Utc>) -> Result<Caller, Refusal>;
+
+    /// Whether callers can be told at all; the error says why not, for `/readyz`.
+    fn ready(&self, now: DateTime<Utc>) -> Result<(), String>;
+}
+
+/// `mode = "none"`: everybody is the same, and may do everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anyone;
+
+#[async_trait]
+impl Auth for Anyone {
+    async fn caller(&self, _: &HeaderMap, now: DateTime<Utc>) -> Result<Caller, Refusal> {
+        Ok(Caller::anonymous(now))
+    }
+
+    fn ready(&self, _: DateTime<Utc>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The token of the one `Authorization: Bearer …` header.
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let (value, other) = (given.next().ok_or(Refusal::NoToken)?, given.next());
+    let (scheme, token) =
+        value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or(Refusal::NotBearer)?;
+    let token = token.trim_matches(' ');
+    if other.is_some() || !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+        return Err(Refusal::NotBearer);
+    }
+    Ok(token)
+}
+
+/// What the door knows.
+#[derive(Clone)]
+pub struct Gate {
+    /// Tells who it is.
+    pub auth: Arc<dyn Auth>,
+    /// How many requests each may make; `None`: as many as they like.
+    pub rate: Option<Arc<Rate>>,
+    /// Makes an answer of a refusal.
+    pub refuse: fn(Refusal) -> Response,
+}
+
+impl Gate {
+    async fn admit(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        let caller = self.auth.caller(headers, clock::now()).await?;
+        if let Some(rate) = &self.rate {
+            rate.take(caller.subject(), Instant::now()).map_err(Refusal::TooMany)?;
+        }
+        // Before any route looks anything up, so that it tells nothing about what there is.
+        if caller.roles.is_empty() { Err(Refusal::NoRole) } else { Ok(caller) }
+    }
+}
+
+/// The middleware: lets in callers with a role, and puts the [`Caller`] where handlers find it.
+pub async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    if route.is_some_and(is_open) {
+        return next.run(request).await;
+    }
+    match gate.admit(request.headers()).await {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(refusal) => {
+            tracing::debug!(status = refusal.status().as_u16(), why = refusal.detail(), "auth.refused");
+            (gate.refuse)(refusal)
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| {
+            tracing::error!("auth.no_gate");
+            StatusCode::INTERNAL_SERVER_ERROR
+        })
+    }
+}

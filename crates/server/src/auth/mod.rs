@@ -1,0 +1,31 @@
+//! Who asks, and what they may do. A token is verified once per request and forgotten: what goes on from
+//! here is a [`Caller`], and the one function that decides about it is [`may`].
+
+mod caller;
+mod claim;
+mod extract;
+mod issue;
+mod jwk;
+mod jwks;
+mod keys;
+mod problems;
+mod rate;
+mod refusal;
+mod rights;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod token;
+
+pub use self::caller::{Caller, Role, RoleNames, Roles};
+pub use self::claim::ClaimPath;
+pub use self::extract::{Anyone, Auth, Gate, gate, is_open};
+pub use self::issue::{IssueError, Wanted, issue};
+pub use self::jwks::SetupError;
+pub use self::rate::Rate;
+pub use self::refusal::{Refusal, Why};
+pub use self::rights::{Act, Owned, Verdict, may, visible};
+pub use self::settings::{
+    Algorithm, AuthSettings, ClaimNames, JwtSettings, Keys, Mode, NamedIdentity, named,
+};
+pub use self::token::Tokens;

@@ -27,9 +27,11 @@ pub fn render(job: &Value, slot: DateTime<Utc>, zone: Tz) -> Result<Value, Vec<P
 
 fn meaning(word: &str, slot: DateTime<Utc>, zone: Tz) -> Result<String, String> {
     let (moment, format) = word.split_once('|').unwrap_or((word, DEFAULT_FORMAT));
-    let shift = moment.trim().strip_prefix("slot").map(str::trim);
-    let shift =
-        shift.ok_or("is unknown here: write `{{slot}}`, `{{slot - 1d}}` or `{{slot | yyyy-MM-dd}}`")?;
+    let shift = moment.trim().strip_prefix("slot");
+    let shift = shift.filter(|shift| !shift.starts_with(|next: char| next.is_alphanumeric() || next == '_'));
+    let shift = shift
+        .map(str::trim)
+        .ok_or("is unknown here: write `{{slot}}`, `{{slot - 1d}}` or `{{slot | yyyy-MM-dd}}`")?;
     let moved = if shift.is_empty() { slot } else { moved(shift, slot, zone)? };
     let moved = moved.with_timezone(&zone);
     if !YEARS.contains(&moved.year()) {

@@ -13,16 +13,26 @@ const NAME: &str = "runAs";
 /// How the configuration spells it, which is taken everywhere.
 const SPELLED: &str = "run_as";
 
+/// Whether a definition must name an identity where callers need tokens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A schedule: there is nobody else whose its jobs could be.
+    Yes,
+    /// A trigger: without one its jobs are those of whoever owns all of its parents.
+    No,
+}
+
 /// Reads who a definition runs as, and with `read` the rest of it. The owner is that of its jobs.
 pub(super) fn with_owner<T>(
     members: &Map<String, Value>,
     auth: &AuthSettings,
+    need: Need,
     read: impl FnOnce(&Map<String, Value>, &str) -> Result<T, Vec<PlanProblem>>,
 ) -> Result<(T, String), Vec<PlanProblem>> {
     let mut rest = members.clone();
     let owner = match (rest.remove(NAME), rest.remove(SPELLED)) {
         (Some(_), Some(_)) => Err(format!("is there twice: `{SPELLED}` is another spelling of it")),
-        (given, spelled) => owner(given.or(spelled).as_ref(), auth),
+        (given, spelled) => owner(given.or(spelled).as_ref(), auth, need),
     };
     let owner = owner.map_err(|message| PlanProblem { pointer: format!("/{NAME}"), message });
     // The job is judged all the same, so that everything wrong is told at once.
@@ -33,9 +43,9 @@ pub(super) fn with_owner<T>(
     }
 }
 
-fn owner(given: Option<&Value>, auth: &AuthSettings) -> Result<String, String> {
+fn owner(given: Option<&Value>, auth: &AuthSettings, need: Need) -> Result<String, String> {
     match given.filter(|given| !given.is_null()) {
-        None if auth.jwt().is_some() => {
+        None if auth.jwt().is_some() && need == Need::Yes => {
             Err(format!("is required, for callers need tokens here; {}", known(auth)))
         }
         None => Ok(OWNER.to_owned()),

@@ -9,6 +9,7 @@ use outhaul_core::{clock, duration};
 use serde_json::{Map, Value};
 
 use super::members::{Members, object, span, text};
+use super::run_as::Need;
 use super::{Judge, OWNER, check_json, run_as};
 use crate::api::json::check_text;
 use crate::auth::AuthSettings;
@@ -46,7 +47,7 @@ pub fn read_owned_schedule(
     judge: &Judge<'_>,
     auth: &AuthSettings,
 ) -> Result<(ScheduleSpec, String), Vec<PlanProblem>> {
-    run_as::with_owner(members, auth, |rest, owner| read(rest, judge, owner))
+    run_as::with_owner(members, auth, Need::Yes, |rest, owner| read(rest, judge, owner))
 }
 
 fn read(

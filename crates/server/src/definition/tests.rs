@@ -266,6 +266,9 @@ fn jobs_belong_to_whoever_a_definition_runs_as() {
         let body = with(mail(), changes);
         read_owned_trigger(body.as_object().unwrap(), &bench.judge(), auth).map(|(_, owner)| owner)
     };
+    assert_eq!(pointers(schedule(&closed, json!({}))), ["/runAs"]);
+    assert_eq!(pointers(schedule(&closed, json!({"job": 5}))), ["/job", "/runAs"], "all at once");
+    assert_eq!(trigger(&closed, json!({})).unwrap(), OWNER, "its parents' owner is known when it fires");
     for read in [&schedule as &dyn Fn(&AuthSettings, Value) -> Result<String, Vec<PlanProblem>>, &trigger] {
         let owned = |auth: &AuthSettings, changes: Value| read(auth, changes).unwrap();
         assert_eq!(owned(&open, json!({})), OWNER);
@@ -278,7 +281,5 @@ fn jobs_belong_to_whoever_a_definition_runs_as() {
                 assert_eq!(pointers(read(auth, wrong)), ["/runAs"]);
             }
         }
-        assert_eq!(pointers(read(&closed, json!({}))), ["/runAs"]);
-        assert_eq!(pointers(read(&closed, json!({"job": 5}))), ["/job", "/runAs"], "all at once");
     }
 }

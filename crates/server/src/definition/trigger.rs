@@ -12,6 +12,7 @@ use outhaul_core::trigger::{NewTrigger, TriggerSpec, term};
 use serde_json::{Map, Value};
 
 use super::members::{Members, object, span, text};
+use super::run_as::Need;
 use super::{Judge, OWNER, check_json, run_as};
 use crate::api::json::{check_text, kind};
 use crate::auth::AuthSettings;
@@ -45,7 +46,7 @@ pub fn read_owned_trigger(
     judge: &Judge<'_>,
     auth: &AuthSettings,
 ) -> Result<(TriggerSpec, String), Vec<PlanProblem>> {
-    run_as::with_owner(members, auth, |rest, owner| read(rest, judge, owner))
+    run_as::with_owner(members, auth, Need::No, |rest, owner| read(rest, judge, owner))
 }
 
 fn read(

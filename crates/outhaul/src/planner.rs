@@ -20,6 +20,11 @@ pub trait Planner: Send + Sync {
     /// Stores nothing.
     fn plan(&self, body: &Value, owner: &str) -> Result<NewJob, Vec<PlanProblem>>;
 
+    /// The same where it is only tried out whether there could be such a job; its owner may be nobody yet.
+    fn try_out(&self, body: &Value, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
+        self.plan(body, owner)
+    }
+
     /// The same for whoever submitted the job that led to this one, with what was kept of them then. Where
     /// callers cannot be told apart, that is their name.
     fn plan_as(&self, body: &Value, identity: &Identity) -> Result<NewJob, Vec<PlanProblem>> {

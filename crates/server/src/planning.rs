@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use outhaul::{PlanProblem, Planner, Registry};
 use outhaul_core::clock;
-use outhaul_core::identity::Identity;
+use outhaul_core::identity::{ANONYMOUS, Identity};
 use outhaul_core::job::{EXPORT, NewJob};
 use outhaul_core::trigger::term;
 use outhaul_export::Exports;
+use outhaul_export::scope::RowScope;
 use outhaul_export::storage::Storage;
 use serde_json::Value;
 
@@ -45,6 +46,23 @@ impl RequestPlanner {
         datasets.chain(self.registry.job_types().map(|job_type| term(job_type, None))).collect()
     }
 
+    /// Somebody who has every claim that a body's dataset could ask for.
+    fn anybody(&self, body: &Value) -> Identity {
+        let asked = match body.get("dataset").and_then(Value::as_str) {
+            Some(name) => self.exports.dataset(name),
+            None => self.exports.default_dataset(),
+        };
+        let anybody = || "anybody".to_owned();
+        let scope = asked.and_then(|dataset| dataset.scope.as_ref());
+        let role = scope.and_then(|scope| scope.security()?.role.as_ref());
+        let claims = scope.into_iter().flat_map(RowScope::claims).map(|name| {
+            let role = role.filter(|role| role.claim == name).and_then(|role| role.allowed.first());
+            (name.to_owned(), Value::String(role.cloned().unwrap_or_else(anybody)))
+        });
+        let claims = claims.collect();
+        Identity { subject: anybody(), department: Some(anybody()), claims, verified_at: clock::now() }
+    }
+
     fn plan_for(&self, body: &Value, asker: &Asker<'_>) -> Result<NewJob, Vec<PlanProblem>> {
         api::plan(&self.exports, &self.registry, &self.storage, body, asker)
     }
@@ -61,6 +79,13 @@ impl Planner for RequestPlanner {
         };
         // Whoever writes the configuration knows what its schedules need.
         self.plan_for(body, &Asker { owner, identity: Some(&identity), quota: None })
+    }
+
+    fn try_out(&self, body: &Value, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
+        if self.auth.jwt().is_none() || owner != ANONYMOUS {
+            return self.plan(body, owner);
+        }
+        self.plan_for(body, &Asker { owner, identity: Some(&self.anybody(body)), quota: None })
     }
 
     fn plan_as(&self, body: &Value, identity: &Identity) -> Result<NewJob, Vec<PlanProblem>> {
@@ -134,6 +159,8 @@ mod tests {
             let problems = planner.plan(&body, owner).unwrap_err();
             assert!(problems[0].message.contains("[auth.identities]"), "{problems:?}");
         }
+        assert!(planner.try_out(&body, "identity:other").is_err());
+        assert!(planner.try_out(&body, ANONYMOUS).is_ok(), "whoever that will be");
         let ann = Identity { subject: "ann".into(), ..Identity::anonymous(chrono::DateTime::UNIX_EPOCH) };
         let job = planner.plan_as(&body, &ann).unwrap();
         assert_eq!((job.owner.as_str(), job.identity.as_ref(), job.quota), ("ann", Some(&ann), Some(5)));

@@ -38,8 +38,8 @@ pub(super) struct TriggerRequest {
     /// `{{parents.0.jobId}}` for the first of them.
     #[schema(value_type = Object)]
     job: Value,
-    /// The identity of the configuration that its job runs as where the parents do not share an owner; required
-    /// where callers have tokens.
+    /// The identity of the configuration that its job runs as; without one it runs as whoever owns all of its
+    /// parents.
     #[schema(example = "nightly")]
     run_as: Option<String>,
 }
@@ -70,8 +70,7 @@ pub(super) struct TriggerView {
     /// The body of a `POST /jobs`, as it was written; null in lists.
     #[schema(required, value_type = Option<Object>)]
     pub job: Option<Value>,
-    /// The identity of the configuration that its job runs as where the parents do not share an owner; null where
-    /// callers cannot be told apart.
+    /// The identity of the configuration that its job runs as; null: whoever owns all of its parents.
     #[schema(required, example = "nightly")]
     pub run_as: Option<String>,
     /// Who may change it.
@@ -218,7 +217,7 @@ mod tests {
         let schema = serde_json::to_value(TriggerRequest::schema()).unwrap();
         let mut described: Vec<&str> =
             schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-        let mut read = crate::definition::TRIGGER_MEMBERS.to_vec();
+        let mut read = [&crate::definition::TRIGGER_MEMBERS[..], &["runAs"]].concat();
         described.sort_unstable();
         read.sort_unstable();
         assert_eq!(described, read);

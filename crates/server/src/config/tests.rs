@@ -210,7 +210,6 @@ fn every_problem_is_listed_at_once() {
         "triggers.a trigger",
         "triggers.a trigger.after",
         "triggers.a trigger.job.jobType",
-        "triggers.a trigger.run_as",
         "worker.claim_limit",
         "worker.concurrency",
         "worker.heartbeat",

@@ -185,6 +185,6 @@ fn try_out(
     let slot = times.next_after(now).unwrap_or(now);
     let planned = check_json(job)
         .and_then(|()| words::render(job, slot, times.zone()))
-        .and_then(|job| judge.planner.plan(&job, owner));
+        .and_then(|job| judge.planner.try_out(&job, owner));
     planned.map(|job| job.chunks.len())
 }

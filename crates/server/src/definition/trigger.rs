@@ -155,7 +155,7 @@ fn try_out(
     match check_json(job).and_then(|()| words::samples(job, parents)) {
         Ok(samples) => {
             for sample in samples {
-                match judge.planner.plan(&sample, owner) {
+                match judge.planner.try_out(&sample, owner) {
                     Ok(planned) => return Some(planned),
                     Err(problems) => first = first.or(Some(problems)),
                 }

@@ -147,8 +147,8 @@ async fn running_what_may_be_there_once_shows_the_one_that_is() {
 async fn a_job_that_cannot_be_made_is_refused_and_it_is_said_why() {
     let server = Server::start().await;
     let missing = "J20250101_0000000000000";
-    let orphan =
-        json!({"cron": "@daily", "job": {"jobType": "ORDER", "payload": "canary", "dependsOn": [missing]}});
+    let job = json!({"jobType": "ORDER", "payload": "canary", "dependsOn": [missing]});
+    let orphan = json!({"cron": "@daily", "overlap": "allow", "job": job});
     assert_eq!(
         server.put("/schedules/orphan", &orphan).await.0,
         201,

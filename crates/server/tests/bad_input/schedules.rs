@@ -44,6 +44,8 @@ pub(super) async fn schedules_are_judged_whole(kind: Kind) {
     let before =
         (client.all("/schedules").await, client.get("/schedules/there").await.expect("the API answers"));
     let items = |key: &str, date: &str| json!({ "items": [{ "key": key, "effectiveDates": [date] }] });
+    let keys = (0..101).map(|n| json!({ "key": format!("K{n}"), "effectiveDates": ["{{slot}}"] }));
+    let many = json!({ "items": keys.collect::<Vec<_>>() });
     for (changes, places) in [
         (json!({ "cron": "nonsense" }), vec!["/cron"]),
         (json!({ "cron": "" }), vec!["/cron"]),
@@ -64,6 +66,7 @@ pub(super) async fn schedules_are_judged_whole(kind: Kind) {
         (json!({ "catchUpLimit": 1001 }), vec!["/catchUpLimit"]),
         (json!({ "catch_up_limit": 1e300 }), vec!["/catchUpLimit"]),
         (json!({ "catchUp": "all", "catch_up": "none" }), vec!["/catch_up"]),
+        (json!({ "catchUp": "all", "catchUpLimit": 1000, "job": many }), vec!["/catchUpLimit"]),
         (json!({ "jitter": "24h" }), vec!["/jitter"]),
         (json!({ "jitter": "soon" }), vec!["/jitter"]),
         (json!({ "jitter": 30 }), vec!["/jitter"]),
@@ -86,7 +89,7 @@ pub(super) async fn schedules_are_judged_whole(kind: Kind) {
         ),
         (
             json!({ "job": { "jobType": "MAIL", "dependsOn": ["x"], "runAt": "{{slot}}" } }),
-            vec!["/job/dependsOn/0", "/job/runAt"],
+            vec!["/job/dependsOn", "/job/dependsOn/0", "/job/runAt"],
         ),
         (json!({ "schedule": 1, "paused": true, "a/b": 1 }), vec!["/a~1b", "/paused", "/schedule"]),
         (

@@ -1,0 +1,205 @@
+//! Another's job is not there: in no route, list, stream, count or answer to a submission, and in the very words of
+//! one that never was.
+
+use outhaul_server::auth::Role;
+use serde_json::{Value, json};
+
+use crate::people::{Person, operator, submitter};
+use crate::server::{Server, later, positions};
+
+const NEVER: &str = "/jobs/J20200101_0000000000000";
+
+/// Everything that can be asked of a job, with a body where one is needed.
+fn questions() -> Vec<(&'static str, String, Option<Value>)> {
+    let get = |rest: &str| ("GET", rest.to_owned(), None);
+    let post = |rest: &str, body| ("POST", rest.to_owned(), body);
+    vec![
+        get(""),
+        get("/chunks"),
+        get("/chunks?status=DONE&limit=1"),
+        get("/events"),
+        get("/files"),
+        get("/files/f1"),
+        get("/history"),
+        post("/cancel", None),
+        post("/retry", None),
+        post("/priority", Some(json!({"priority": 9}))),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn anothers_job_is_answered_like_one_that_never_was() {
+    let server = Server::start("").await;
+    let ann = server.at(submitter("ann").department("sales"));
+    let (waiting, done) = (ann.submit(&later()).await, ann.complete(&positions()).await);
+    let viewer = Person { roles: vec![Role::Viewer], ..submitter("vic") };
+    for stranger in [
+        submitter("bob"),
+        submitter("bob").department("sales"),
+        viewer.clone().department("audit"),
+        viewer.clone(),
+        viewer.department("Sales"),
+    ] {
+        let stranger = server.at(stranger);
+        for job in [&waiting, &done] {
+            for (method, rest, body) in questions() {
+                let call = async |job: &str| {
+                    let path = format!("{job}{rest}");
+                    let answer = server.call(Some(&stranger.token), method, &path, body.as_ref()).await;
+                    let mut headers = answer.headers;
+                    headers.remove("x-request-id");
+                    headers.remove("date");
+                    (answer.status, headers, String::from_utf8(answer.body).unwrap())
+                };
+                let (theirs, nobodys) = (call(job).await, call(NEVER).await);
+                assert_eq!(theirs, nobodys, "{method} {rest}");
+                assert!([403, 404].contains(&theirs.0), "{method} {rest}: {theirs:?}");
+            }
+        }
+        for list in ["/jobs", "/jobs?owner=ann", "/jobs?status=COMPLETED", "/jobs?dataset=positions"] {
+            assert_eq!(stranger.json(list).await, json!({"items": [], "nextCursor": null}), "{list}");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_role_does_what_it_is_for() {
+    let server = Server::start("").await;
+    let ann = server.at(submitter("ann").department("sales"));
+    let job = ann.submit(&later()).await;
+    let viewer = Person { roles: vec![Role::Viewer], ..submitter("vic") }.department("sales");
+    // Of the questions, in their order: looking, history, changing.
+    for (who, looks, history, changes) in [
+        (submitter("ann"), 200, 403, [409, 202, 202]),
+        (viewer.clone(), 200, 403, [403, 403, 403]),
+        (viewer.with(Role::Submitter), 200, 403, [403, 403, 403]),
+        (operator(), 200, 200, [409, 202, 202]),
+    ] {
+        let who = server.at(who);
+        for path in ["", "/chunks", "/files"] {
+            assert_eq!(who.get(&format!("{job}{path}")).await.status, looks, "{path}");
+        }
+        assert_eq!(who.get(&format!("{job}/files/f1")).await.status, 404, "there is none");
+        assert_eq!(who.items("/jobs").await.len(), 1);
+        assert_eq!(who.get(&format!("{job}/history")).await.status, history);
+        let [retried, prioritised, _] = changes;
+        assert_eq!(who.act("POST", &format!("{job}/retry")).await.status, retried);
+        let priority = who.send("POST", &format!("{job}/priority"), &json!({"priority": 7})).await;
+        assert_eq!(priority.status, prioritised, "{}", priority.json());
+        let cancelled = who.act("POST", "/jobs/J20200101_0000000000000/cancel").await;
+        assert_eq!(
+            cancelled.status,
+            if prioritised == 403 && who.submit_status().await == 403 { 403 } else { 404 }
+        );
+    }
+    assert_eq!(ann.act("POST", &format!("{job}/cancel")).await.status, 202);
+    server.stop().await;
+}
+
+impl crate::server::At<'_> {
+    /// What a submission that asks for too much says: whether it was looked at.
+    async fn submit_status(&self) -> u16 {
+        self.send("POST", "/jobs", &json!({})).await.status
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_show_ones_own_the_departments_or_all_and_cursors_are_ones_own() {
+    let server = Server::start("").await;
+    let (ann, bob) = (server.at(submitter("ann").department("sales")), server.at(submitter("bob")));
+    let mut of_ann = Vec::new();
+    for _ in 0..3 {
+        of_ann.push(ann.submit(&later()).await);
+        bob.submit(&later()).await;
+    }
+    let owners = |items: Vec<Value>| -> Vec<String> {
+        items.iter().map(|job| job["owner"].as_str().unwrap().to_owned()).collect()
+    };
+    let viewer = Person { roles: vec![Role::Viewer], ..submitter("vic") }.department("sales");
+    assert_eq!(owners(ann.items("/jobs").await), ["ann"; 3]);
+    assert_eq!(owners(server.at(viewer).items("/jobs").await), ["ann"; 3]);
+    assert_eq!(server.at(operator()).items("/jobs").await.len(), 6);
+    assert_eq!(owners(server.at(operator()).items("/jobs?owner=bob").await), ["bob"; 3]);
+    assert_eq!(owners(bob.items("/jobs?owner=bob").await), ["bob"; 3]);
+    assert_eq!(owners(bob.items("/jobs?owner=ann").await), [""; 0]);
+    // Page by page, others' jobs in between make no difference.
+    let first = ann.json("/jobs?limit=2").await;
+    let cursor = first["nextCursor"].as_str().unwrap();
+    let second = ann.json(&format!("/jobs?limit=2&cursor={cursor}")).await;
+    assert_eq!((second["items"].as_array().unwrap().len(), &second["nextCursor"]), (1, &Value::Null));
+    for other in [&bob, &server.at(operator())] {
+        assert_eq!(other.get(&format!("/jobs?limit=2&cursor={cursor}")).await.status, 400);
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idempotency_keys_of_two_callers_never_meet() {
+    let server = Server::start("").await;
+    let (ann, bob) = (server.at(submitter("ann")), server.at(submitter("bob")));
+    let mut body = later();
+    body["idempotencyKey"] = json!("k");
+    let of_ann = ann.submit(&body).await;
+    let of_bob = bob.submit(&body).await;
+    assert_ne!(of_ann, of_bob);
+    assert_eq!((ann.submit(&body).await, bob.submit(&body).await), (of_ann.clone(), of_bob));
+    let mut other = body.clone();
+    other["priority"] = json!(9);
+    assert_eq!(ann.send("POST", "/jobs", &other).await.status, 422);
+    // Nor is another's job one to wait for, in a dry run as in the real one.
+    let after =
+        json!({"jobType": "SINGLE", "payload": {"n": 5}, "dependsOn": [of_ann.trim_start_matches("/jobs/")]});
+    for path in ["/jobs", "/jobs?dryRun=true"] {
+        let refused = bob.send("POST", path, &after).await;
+        assert_eq!((refused.status, &refused.json()["errors"][0]["pointer"]), (400, &json!("/dependsOn")));
+    }
+    assert_eq!(ann.send("POST", "/jobs?dryRun=true", &after).await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_may_be_there_once_is_not_shown_to_others() {
+    let server = Server::start("").await;
+    let (ann, bob) = (server.at(submitter("ann")), server.at(submitter("bob")));
+    let body = json!({"jobType": "SINGLE", "payload": {"n": 1}, "runAt": "2999-01-01T00:00:00Z",
+        "labels": {"canary": "hunter2"}});
+    let job = ann.submit(&body).await;
+    assert_eq!(ann.submit(&body).await, job);
+    let refused = bob.send("POST", "/jobs", &body).await;
+    let said = String::from_utf8(refused.body.clone()).unwrap();
+    assert_eq!(refused.status, 409, "{said}");
+    assert!(!said.contains(job.trim_start_matches("/jobs/")) && !said.contains("hunter2"), "{said}");
+    assert_eq!(server.at(operator()).submit(&body).await, job, "operators see it anyway");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_for_those_who_may_look() {
+    let server = Server::start("").await;
+    let ann = server.at(submitter("ann"));
+    let job = ann.complete(&positions()).await;
+    let events = ann.get(&format!("{job}/events")).await;
+    assert_eq!((events.status, events.header("content-type")), (200, Some("text/event-stream")));
+    assert!(String::from_utf8(events.body).unwrap().contains("\"COMPLETED\""));
+    assert_eq!(server.at(submitter("bob")).get(&format!("{job}/events")).await.status, 404);
+    assert_eq!(server.at(operator()).get(&format!("{job}/events")).await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_file_names_its_successor_only_to_those_who_may_see_it() {
+    let server = Server::start("").await;
+    let (ann, bob) = (server.at(submitter("ann")), server.at(submitter("bob")));
+    let first = ann.complete(&positions()).await;
+    let url = ann.file(&first).await["url"].as_str().unwrap().to_owned();
+    let mut forced = positions();
+    forced["output"] = json!({"force": true});
+    let second = bob.complete(&forced).await;
+    let id = second.trim_start_matches("/jobs/");
+    let gone = ann.get(&url).await;
+    assert_eq!((gone.status, gone.json()["detail"].as_str().unwrap().contains(id)), (410, false));
+    let gone = server.at(operator()).get(&url).await;
+    assert_eq!((gone.status, gone.json()["detail"].as_str().unwrap().contains(id)), (410, true));
+    server.stop().await;
+}

@@ -166,6 +166,8 @@ pub struct NewJob {
     pub identity: Option<Identity>,
     /// What its rows depend on, as a hash; empty: on nobody.
     pub scope: String,
+    /// What made it where nobody asked for it, for the audit trail: `schedule <name>`, `trigger <name>`.
+    pub made_by: Option<String>,
     /// The most chunks that its owner may have open, with its own; `None`: any number.
     pub quota: Option<u64>,
     /// The work; never empty.

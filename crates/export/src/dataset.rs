@@ -313,6 +313,6 @@ mod tests {
         let path = |identity| dataset.file_path(identity, Format::Csv);
         assert_ne!(path(&kent), path(&essex));
         assert_eq!(path(&kent), format!("exports/scope={}/2025/02/15/ABC_20250215.csv", kent.scope));
-        assert!(kent.scope.len() == 16 && kent.scope.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert!(kent.scope.len() == 32 && kent.scope.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
 }

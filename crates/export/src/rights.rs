@@ -1,7 +1,7 @@
 //! From a caller's identity to what a query may know of it, and to the scope, a hash of exactly that. Nothing
 //! else of the caller reaches a query, so callers of one scope see the same rows and may share files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -20,11 +20,16 @@ use crate::scope::RowScope;
 /// The longest claim that rows may depend on, as JSON: it is stored with the job and read with every chunk.
 const MAX_CLAIM_BYTES: usize = 4096;
 
+/// What helps where a job's stored identity will not do. Under the same idempotency key a failed job is taken
+/// up again as it was stored, and fails again.
+const AGAIN: &str = "submit it again, under another idempotency key";
+
 /// What the queries of one caller may know of it. Its `Debug` shows no claim.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Rights {
     scope: String,
     texts: BTreeMap<String, String>,
+    traces: BTreeSet<String>,
     security: Option<Assumed>,
 }
 
@@ -38,7 +43,7 @@ pub struct Assumed {
 }
 
 impl Rights {
-    /// The scope: 16 hexadecimal digits.
+    /// The scope: 32 hexadecimal digits.
     pub fn scope(&self) -> &str {
         &self.scope
     }
@@ -51,6 +56,11 @@ impl Rights {
     /// What the source is told for its row-level security, where the dataset relies on it.
     pub fn security(&self) -> Option<&Assumed> {
         self.security.as_ref()
+    }
+
+    /// Whether some words repeat anything of the claims: a whole claim, or a text anywhere inside it.
+    pub(crate) fn are_shown_in(&self, words: &str) -> bool {
+        self.traces.iter().any(|trace| words.contains(trace.as_str()))
     }
 }
 
@@ -111,13 +121,16 @@ pub fn rights(dataset: &Dataset, identity: Option<&Identity>) -> Result<Option<R
     if !problems.is_empty() {
         return Err(MissingClaims { dataset: dataset.name.clone(), problems });
     }
-    let texts = claims.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+    let texts: BTreeMap<String, String> =
+        claims.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+    let mut traces: BTreeSet<String> = texts.values().cloned().collect();
+    claims.values().for_each(|value| trace(value, &mut traces));
     let security = scope.security().map(|security| {
         let role =
             security.role.as_ref().and_then(|rule| Some(claims.get(&rule.claim)?.as_str()?.to_owned()));
         Assumed { role, claims: Value::Object(claims.clone()).to_string() }
     });
-    Ok(Some(Rights { scope: hash(&Value::Object(claims)), texts, security }))
+    Ok(Some(Rights { scope: hash(&Value::Object(claims)), texts, traces, security }))
 }
 
 /// What a chunk's query may know of the caller who submitted its job, from what was stored with it. Whatever
@@ -132,7 +145,7 @@ pub(crate) fn admit(
     if dataset.scope.is_some() {
         let Some(identity) = &params.identity else {
             let cause = format!(
-                "dataset `{name}` shows each caller its own rows, and nothing is known of who submitted this job; submit it again"
+                "dataset `{name}` shows each caller its own rows, and nothing is known of who submitted this job; {AGAIN}"
             );
             return Err(Failed::Fatal(cause.into()));
         };
@@ -140,13 +153,12 @@ pub(crate) fn admit(
         let age = (claimed_at - identity.verified_at).to_std().unwrap_or_default();
         if let Some(max_age) = max_age.filter(|max_age| age > *max_age) {
             let max_age = duration::short(max_age);
-            let cause =
-                format!("the identity this job was submitted with is older than {max_age}; submit it again");
+            let cause = format!("the identity this job was submitted with is older than {max_age}; {AGAIN}");
             return Err(Failed::Fatal(cause.into()));
         }
     }
     let rights = rights(dataset, params.identity.as_ref())
-        .map_err(|missing| Failed::Fatal(format!("{missing}; submit it again").into()))?;
+        .map_err(|missing| Failed::Fatal(format!("{missing}; {AGAIN}").into()))?;
     let scope = rights.as_ref().map_or("", Rights::scope);
     if scope != params.scope {
         // Other workers may have the configuration that the job was submitted under. This one would read
@@ -198,6 +210,31 @@ fn text(value: &Value) -> String {
     }
 }
 
+/// Gathers what would give a claim away: every text and number in it, the names of members too, for a query
+/// can take a claim apart. As they are, and as JSON writes them.
+fn trace(value: &Value, traces: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => trace_text(text, traces),
+        Value::Number(number) => drop(traces.insert(number.to_string())),
+        Value::Array(items) => items.iter().for_each(|item| trace(item, traces)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                trace_text(name, traces);
+                trace(value, traces);
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn trace_text(text: &str, traces: &mut BTreeSet<String>) {
+    // White space is in all words, and gives nothing away.
+    if !text.trim().is_empty() {
+        let json = Value::from(text).to_string();
+        traces.extend([text.to_owned(), json[1..json.len() - 1].to_owned()]);
+    }
+}
+
 /// The same JSON with the members of every object in the order of their names.
 fn canonical(value: &Value) -> Value {
     match value {
@@ -219,10 +256,11 @@ fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// The first 16 hexadecimal digits of the SHA-256 of canonical JSON.
+/// The first 32 hexadecimal digits of the SHA-256 of canonical JSON: too many for anybody to find two sets of
+/// claims that share them.
 fn hash(canonical: &Value) -> String {
     let hash = Sha256::digest(canonical.to_string());
-    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

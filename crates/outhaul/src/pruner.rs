@@ -50,3 +50,25 @@ impl Duty for Pruner {
         Ok(if gone + fired + acts > 0 { Next::AtOnce } else { Next::Later })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use outhaul_core::audit::{AuditAct, AuditEntry, AuditFilter};
+
+    use super::*;
+    use crate::testing::TempStore;
+
+    #[tokio::test]
+    async fn the_audit_trail_has_a_time_of_its_own() {
+        let temporary = TempStore::open().await.unwrap();
+        let store = temporary.store();
+        let entry = AuditEntry { actor: "ann".into(), act: AuditAct::Operate, job_id: None, detail: None };
+        store.audit_record(&[entry]).await.unwrap();
+        let left = async || store.audit_list(&AuditFilter::default(), None, 10).await.unwrap().items.len();
+        let pruner = |keep, keep_audit| Pruner { store: store.clone(), keep, keep_audit };
+        assert!(matches!(pruner(Duration::ZERO, Duration::MAX).run_once().await, Ok(Next::Later)));
+        assert_eq!(left().await, 1);
+        assert!(matches!(pruner(Duration::MAX, Duration::ZERO).run_once().await, Ok(Next::AtOnce)));
+        assert_eq!(left().await, 0);
+    }
+}

@@ -120,6 +120,7 @@ impl Submission {
             base_path: None,
             identity: None,
             scope: String::new(),
+            made_by: None,
             quota: None,
             chunks: vec![main],
         }

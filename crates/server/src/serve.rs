@@ -194,8 +194,12 @@ async fn check_row_security(handler: &ExportHandler) -> Result<(), StartErrors> 
 }
 
 /// What tells callers apart, and keeps its keys fresh.
-fn callers(auth: &AuthSettings, running: &mut Running) -> Result<Arc<dyn Auth>, SetupError> {
-    let Some(jwt) = auth.jwt() else { return Ok(Arc::new(Anyone)) };
+fn callers(
+    auth: &AuthSettings,
+    listen: SocketAddr,
+    running: &mut Running,
+) -> Result<Arc<dyn Auth>, SetupError> {
+    let Some(jwt) = auth.jwt() else { return Ok(Arc::new(Anyone { local: listen.ip().is_loopback() })) };
     let tokens = Arc::new(Tokens::new(jwt.clone())?);
     let (fresh, stop) = (tokens.clone(), running.stop.clone());
     running.tasks.push(tokio::spawn(async move { fresh.keep_fresh(stop).await }));
@@ -227,7 +231,7 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
     let engine = engine.await.map_err(StartError::Database)?;
 
     let mut running = Running { addr: None, engine, stop: CancellationToken::new(), tasks: Vec::new() };
-    let callers = match callers(&auth, &mut running) {
+    let callers = match callers(&auth, config.listen, &mut running) {
         Ok(callers) => callers,
         Err(error) => {
             running.stop().await;

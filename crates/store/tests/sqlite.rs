@@ -70,6 +70,7 @@ fn job(number: u64, chunks: usize) -> NewJob {
         base_path: Some("file:/exports/".into()),
         identity: None,
         scope: String::new(),
+        made_by: None,
         quota: None,
         chunks: (0..chunks)
             .map(|n| NewChunk {

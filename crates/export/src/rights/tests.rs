@@ -21,7 +21,7 @@ fn county(value: Value) -> Result<Rights, MissingClaims> {
 fn a_scope_is_a_hash_of_the_claims_that_count_and_of_nothing_else() {
     let kent = county(json!("kent")).unwrap();
     // SHA-256 of {"county":"kent"}: a published path must not change.
-    assert_eq!(kent.scope(), "c14ae66d99a0208a");
+    assert_eq!(kent.scope(), "c14ae66d99a0208a2b27fa0513288cdf");
     assert_ne!(county(json!("Kent")).unwrap().scope(), kent.scope());
     assert_ne!(county(json!(1)).unwrap().scope(), county(json!("1")).unwrap().scope());
     let dataset = checked(scoped("positions", true));
@@ -93,6 +93,29 @@ fn claims_that_say_nothing_or_cannot_be_used_are_named_but_not_shown() {
     assert!(!format!("{:?}", county(json!("secret")).unwrap()).contains("secret"));
 }
 
+#[test]
+fn anything_of_a_claim_is_known_again_in_words() {
+    let parts =
+        county(json!(["north", "", {"role \"x\"": [4711, true, null], "sub": {"x": "so\\uth\n"}}])).unwrap();
+    for words in [
+        "integer: \"north\"",
+        "bad path: 'xnorthx'",
+        "no number: 4711",
+        "name: role \"x\"",
+        r#"json: "role \"x\"""#,
+        "text: so\\uth\n",
+        r#"json: "so\\uth\n""#,
+        "a sub query",
+    ] {
+        assert!(parts.are_shown_in(words), "{words}");
+    }
+    for words in ["", "no such column: n", "nothing is true or null", "471"] {
+        assert!(!parts.are_shown_in(words), "{words}");
+    }
+    assert!(county(json!("kent")).unwrap().are_shown_in("integer: \"kent\""));
+    assert!(county(json!(true)).unwrap().are_shown_in("integer: \"true\""));
+}
+
 fn secured() -> Arc<Dataset> {
     let mut all = settings([DatasetSettings {
         query: "select 1".into(),
@@ -150,7 +173,7 @@ fn a_job_runs_with_what_was_stored_and_not_for_ever() {
         assert_eq!((rights.scope(), &*rights.texts()["county"]), (&*params.scope, "kent"));
     }
     let old = admitted(&dataset, &params, 25).unwrap_err();
-    let sentence = "the identity this job was submitted with is older than 24h; submit it again";
+    let sentence = "the identity this job was submitted with is older than 24h; submit it again, under another idempotency key";
     assert_eq!(old, Failed::Fatal(sentence.into()));
     let forever = admit(&dataset, &params, "2030-01-01T00:00:00Z".parse().unwrap(), None);
     assert!(forever.is_ok());
@@ -167,7 +190,7 @@ fn whatever_does_not_fit_is_not_run() {
     let kent = params(&[("county", json!("kent"))]);
     let Err(Failed::Retryable(cause)) = admitted(&plain, &kent, 0) else { panic!("run for everybody") };
     assert!(cause.text.contains("depend on other claims here"), "{cause}");
-    let forged = Params { scope: "0123456789abcdef".into(), ..kent.clone() };
+    let forged = Params { scope: "0123456789abcdef".repeat(2), ..kent.clone() };
     assert!(matches!(admitted(&scoped, &forged, 0), Err(Failed::Retryable(_))), "another's scope");
     let without = params(&[("city", json!("dover"))]);
     let Err(Failed::Fatal(cause)) = admitted(&scoped, &without, 0) else { panic!("run without a claim") };

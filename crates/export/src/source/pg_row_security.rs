@@ -18,10 +18,12 @@ use crate::rights::Assumed;
 ///
 /// `kind` is `guarded` for a table whose row-level security is active for the current user, `bare` for one
 /// without any, `open` for one whose row-level security is not active (the current user owns it), `child` for
-/// one that has it but is read through a parent without (a child's policies are not looked at then), and
-/// `view` for a view that reads a table with it as an owner for whom it is not active.
+/// one that has it but is read through a parent without (a child's policies are not looked at then), `view`
+/// for a view that reads a table with it as somebody else, whose policies are others or none, and `stored` for
+/// a materialized view, which keeps such a table's rows without any policies. The tables that a materialized
+/// view was made from are not planned to be read, so that they have to be looked for.
 const RELATIONS: &str = "\
-with seen as materialized (
+with recursive seen as materialized (
   select distinct c.oid, c.relkind, c.relowner, c.relrowsecurity, c.relforcerowsecurity, c.reloptions,
          pg_catalog.format('%I.%I', n.nspname, c.relname) as name
   from pg_catalog.pg_locks as l
@@ -34,6 +36,15 @@ with seen as materialized (
 ), parents as (
   select i.inhrelid as child, p.relrowsecurity, p.name
   from pg_catalog.pg_inherits as i join seen as p on p.oid = i.inhparent
+), stored as (
+  select v.oid as made, v.oid as source from seen as v where v.relkind = 'm'
+  union
+  select s.made, d.refobjid
+  from stored as s
+  join pg_catalog.pg_rewrite as r on r.ev_class = s.source
+  join pg_catalog.pg_depend as d
+    on d.classid = 'pg_catalog.pg_rewrite'::regclass and d.objid = r.oid
+   and d.refclassid = 'pg_catalog.pg_class'::regclass
 )
 select case when not t.relrowsecurity then 'bare'
             when pg_catalog.row_security_active(t.oid) then 'guarded'
@@ -57,8 +68,14 @@ where v.relkind = 'v'
   and not exists (
     select from pg_catalog.pg_options_to_table(v.reloptions) as x
     where x.option_name = 'security_invoker' and x.option_value::boolean)
-  and (o.rolsuper or o.rolbypassrls
+  and (o.rolname <> current_user or o.rolsuper or o.rolbypassrls
     or (pg_catalog.pg_has_role(o.oid, t.relowner, 'USAGE') and not t.relforcerowsecurity))
+union all
+select distinct 'stored', v.name, pg_catalog.format('%I.%I', n.nspname, t.relname), null
+from stored as s
+join seen as v on v.oid = s.made
+join pg_catalog.pg_class as t on t.oid = s.source and t.relrowsecurity
+join pg_catalog.pg_namespace as n on n.oid = t.relnamespace
 order by 1, 2, 3";
 
 /// What is wrong for one role. `None`: the source's own user.
@@ -123,9 +140,12 @@ fn judge(which: &str, acting: &Acting, rows: &[PgRow]) -> sqlx::Result<Vec<Strin
             "view" => {
                 let owner: &str = row.try_get::<Option<&str>, _>("owner")?.unwrap_or_default();
                 problems.push(format!(
-                    "its {which} reads table `{other}` through view `{table}` with the rights of the view's owner `{owner}`, to whom the table's row-level security is nothing; make it `with (security_invoker)`, or FORCE row-level security on the table"
+                    "its {which} reads table `{other}` through view `{table}` with the rights of the view's owner `{owner}`, under the policies for `{owner}` or none; make it `with (security_invoker)`"
                 ));
             }
+            "stored" => problems.push(format!(
+                "its {which} reads materialized view `{table}`, which keeps rows of table `{other}` without the table's row-level security; read the table itself, or a view `with (security_invoker)`"
+            )),
             _ => problems.push(format!(
                 "its {which} runs as `{name}`, who owns table `{table}`, so that the table's row-level security is nothing to it; FORCE it, or run as another user"
             )),

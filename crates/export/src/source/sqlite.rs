@@ -60,15 +60,21 @@ impl SqliteSource {
             .await
     }
 
-    fn failed(&self, dataset: &str, error: &sqlx::Error) -> Failed {
+    fn failed(&self, query: &Query<'_>, error: &sqlx::Error) -> Failed {
+        self.failed_with(query.dataset, error, |words| query.without_claims(words))
+    }
+
+    fn failed_with(&self, dataset: &str, error: &sqlx::Error, shown: impl Fn(&str) -> &str) -> Failed {
         let source = &self.name;
         match error {
-            sqlx::Error::Database(answer) if is_about_the_query(answer.code().as_deref()) => {
-                does_not_fit(dataset, source, answer.message())
+            sqlx::Error::Database(answer) => {
+                let words = shown(answer.message());
+                if is_about_the_query(answer.code().as_deref()) {
+                    does_not_fit(dataset, source, words)
+                } else {
+                    Failed::Retryable(format!("source `{source}` is not available: {}", short(words)).into())
+                }
             }
-            sqlx::Error::Database(answer) => Failed::Retryable(
-                format!("source `{source}` is not available: {}", short(answer.message())).into(),
-            ),
             _ => Failed::Retryable(
                 format!("source `{source}` is not available: its file cannot be read").into(),
             ),
@@ -84,7 +90,7 @@ impl Source for SqliteSource {
         mut stop: StopSignal<'_>,
         sink: &mut dyn Sink,
     ) -> Result<i64, Failed> {
-        let mut connection = self.open().await.map_err(|error| self.failed(query.dataset, &error))?;
+        let mut connection = self.open().await.map_err(|error| self.failed(query, &error))?;
         if let Count::Exact(template) = query.count {
             let counted = tokio::select! {
                 biased;
@@ -94,7 +100,8 @@ impl Source for SqliteSource {
             match counted {
                 Ok(Ok(total)) => sink.expect(Total::Exact(total)),
                 Ok(Err(cause)) => {
-                    let (dataset, cause) = (query.dataset, query.without_claims(&cause));
+                    // Not cut before: of a claim that is cut off, nobody would know the rest.
+                    let (dataset, cause) = (query.dataset, short(query.without_claims(&cause)));
                     debug!(dataset, cause, "dataset {dataset}: how many rows there are is not known");
                 }
                 Err(stopped) => {
@@ -107,7 +114,7 @@ impl Source for SqliteSource {
         sink.progress(0, 0);
         let watch = Watch::over(&mut connection, self.statement_timeout)
             .await
-            .map_err(|error| self.failed(query.dataset, &error))?;
+            .map_err(|error| self.failed(query, &error))?;
         let mut outflow = Outflow::default();
         let read = self.read(&mut connection, query, &mut outflow, &mut stop, sink).await;
         let timed_out = watch.has_timed_out();
@@ -133,7 +140,7 @@ impl Source for SqliteSource {
     }
 
     async fn check(&self) -> Result<(), String> {
-        let unavailable = |error: sqlx::Error| self.failed("", &error).to_string();
+        let unavailable = |error: sqlx::Error| self.failed_with("", &error, |words| words).to_string();
         let mut connection = self.open().await.map_err(unavailable)?;
         // Opening reads nothing; this looks at the file's header.
         sqlx::query("select count(*) from sqlite_schema")
@@ -145,14 +152,14 @@ impl Source for SqliteSource {
 }
 
 impl SqliteSource {
-    /// Counts the rows; the error is a short cause for the log.
+    /// Counts the rows; the error is the database's own words, which may repeat a claim.
     async fn count(
         &self,
         connection: &mut SqliteConnection,
         template: &Template,
         query: &Query<'_>,
     ) -> Result<i64, String> {
-        let words = |error: sqlx::Error| short(&error.to_string());
+        let words = |error: sqlx::Error| error.to_string();
         let values = template.arguments(query.key, query.effective_date, query.claims());
         let values = values.map_err(|error| error.to_string())?;
         let _watch = Watch::over(connection, self.count_within).await.map_err(words)?;
@@ -177,7 +184,7 @@ impl SqliteSource {
         stop: &mut StopSignal<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Failed> {
-        let failed = |error: sqlx::Error| self.failed(query.dataset, &error);
+        let failed = |error: sqlx::Error| self.failed(query, &error);
         let values = query.template.arguments(query.key, query.effective_date, query.claims());
         let values = values.map_err(|error| does_not_fit(query.dataset, &self.name, &error.to_string()))?;
         let sql = query.template.with_numbers();

@@ -81,6 +81,7 @@ impl Works {
             base_path: None,
             identity: None,
             scope: plan.scope().to_owned(),
+            made_by: None,
             quota: None,
             chunks: plan.chunks.clone(),
         };
@@ -150,14 +151,15 @@ async fn jobs_fail_closed_and_say_why() {
     let plan = works.plan(&of("kent"));
     let unscoped = json!({ "format": "CSV", "force": false });
     let job = works.run(&plan, unscoped).await;
-    let why = "dataset `positions` shows each caller its own rows, and nothing is known of who submitted this job; submit it again";
+    let why = "dataset `positions` shows each caller its own rows, and nothing is known of who submitted this job; submit it again, under another idempotency key";
     assert_eq!(failure(&job), why);
 
     works.settings.snapshot_max_age = Some(Duration::from_secs(3600));
     let old = Identity { verified_at: clock::now() - TimeDelta::hours(2), ..of("kent") };
     let plan = works.plan(&old);
     let job = works.run(&plan, plan.params()).await;
-    assert_eq!(failure(&job), "the identity this job was submitted with is older than 1h; submit it again");
+    let why = "the identity this job was submitted with is older than 1h; submit it again, under another idempotency key";
+    assert_eq!(failure(&job), why);
     let plan = works.plan(&of("kent"));
     assert_eq!(works.run(&plan, plan.params()).await.status, JobStatus::Completed);
 

@@ -78,13 +78,44 @@ async fn claims_stay_values_on_sqlite() {
 
 #[tokio::test]
 async fn what_goes_wrong_with_a_claim_does_not_show_it() {
-    let stage = Stage::new("create table t (n int); grant select on t to {p}reader").await;
+    let stage =
+        Stage::new("create table t (n int); insert into t values (1); grant select on t to {p}reader").await;
     let source = stage.source(Some("reader"));
-    let number = dataset("select n from t where n = :claims.county::int", by(&["county"]));
-    let rights = rights_of(&number, &[("county", json!("canary-kent"))]);
-    let Err(Failed::Fatal(cause)) = export(&*source, &number, "k", rights.as_ref()).await else {
-        panic!("it is no number")
-    };
+    for (number, value) in [
+        (":claims.county::int", json!("canary-kent")),
+        ("(:claims.county::json ->> 1)::int", json!([1, "canary-kent"])),
+        ("(:claims.county::json -> 0)::text::int", json!(["canary \"kent\""])),
+        ("(:claims.county::json #>> '{in,of}')::int", json!({"in": {"of": "canary-kent"}})),
+        ("(select min(k) from json_object_keys(:claims.county::json) as k)::int", json!({"canary-kent": 1})),
+    ] {
+        let number = dataset(format!("select n from t where n = {number}").as_str(), by(&["county"]));
+        let rights = rights_of(&number, &[("county", value)]);
+        not_shown(export(&*source, &number, "k", rights.as_ref()).await);
+    }
+}
+
+#[tokio::test]
+async fn what_goes_wrong_with_a_claim_on_sqlite_does_not_show_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("source.db");
+    let url = format!("sqlite:{}?mode=rwc", path.display());
+    let mut admin = SqliteConnection::connect(&url).await.unwrap();
+    sqlx::raw_sql("create table t (n int)").execute(&mut admin).await.unwrap();
+    admin.close().await.unwrap();
+    let source = open(&sqlite(path)).unwrap();
+    for (path, value) in [
+        (":claims.county", json!("canary-kent")),
+        ("json_extract(:claims.county, '$[1]')", json!([1, "canary-kent"])),
+        ("json_extract(:claims.county, '$.in.of')", json!({"in": {"of": "canary-kent"}})),
+    ] {
+        let path = sqlite_dataset(&format!("select json_extract('{{}}', {path}) as n"), by(&["county"]));
+        let rights = rights_of(&path, &[("county", value)]);
+        not_shown(export(&*source, &path, "k", rights.as_ref()).await);
+    }
+}
+
+fn not_shown(exported: Result<String, Failed>) {
+    let Err(Failed::Fatal(cause)) = exported else { panic!("it fits: {exported:?}") };
     assert!(cause.text.contains("a claim of the caller is not what the query takes it for"), "{cause}");
     assert!(!cause.text.contains("canary"), "{cause}");
 }

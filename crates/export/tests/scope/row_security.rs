@@ -5,7 +5,7 @@ use outhaul_export::settings::{QuerySettings, ScopeSettings};
 use outhaul_export::source::{RowSecurityProblem, open};
 
 use crate::common::postgres;
-use crate::stage::{Stage, by, dataset, secured};
+use crate::stage::{Stage, by, csv, dataset, export, rights_of, secured};
 
 /// `guarded` has row-level security and belongs to `{p}owner`; `plain` has none; views of all kinds.
 async fn stage() -> Stage {
@@ -26,6 +26,9 @@ async fn stage() -> Stage {
          create view nested_open with (security_invoker) as select * from by_owner;
          create view of_plain as table plain; alter view of_plain owner to {p}owner;
          create materialized view stored as table guarded;
+         create materialized view stored_deep as select * from by_invoker;
+         create materialized view stored_plain as table plain;
+         create view of_stored with (security_invoker) as table stored;
          create table parent (n int, c text) partition by list (n);
          create table child partition of parent for values in (1);
          alter table child enable row level security;
@@ -66,6 +69,8 @@ async fn users_to_whom_row_security_is_nothing_are_refused() {
         (Some("owner"), "select * from guarded", Some("who owns table `public.guarded`")),
         (Some("owner"), "select * from forced, guarded", Some("who owns table `public.guarded`")),
         (Some("owner"), "select * from forced", None),
+        (Some("owner"), "select * from forced_by_owner", None),
+        (Some("member"), "select * from forced_by_owner", Some("through view `public.forced_by_owner`")),
         (Some("member"), "select * from guarded", Some("who owns table `public.guarded`")),
     ] {
         let problems = look(&stage, user, &dataset(query, secured(&["county"]))).await;
@@ -90,11 +95,20 @@ async fn what_a_query_reads_is_found_however_it_reads_it() {
         ("select * from by_owner, forced", Some("through view `public.by_owner`")),
         ("select * from by_root", Some("through view `public.by_root`")),
         ("select * from nested_open", Some("through view `public.by_owner`")),
-        ("select * from forced_by_owner", None),
+        // Its owner is held to policies too, but these need not be the reader's.
+        ("select * from forced_by_owner", Some("through view `public.forced_by_owner`")),
         ("select * from by_invoker", None),
         ("select * from nested", None),
         ("select * from guarded, of_plain", None),
-        ("select * from stored", Some("only public.stored")),
+        (
+            "select * from stored",
+            Some("reads materialized view `public.stored`, which keeps rows of table `public.guarded`"),
+        ),
+        ("select * from guarded, stored", Some("reads materialized view `public.stored`")),
+        ("select * from guarded, stored_deep", Some("reads materialized view `public.stored_deep`")),
+        ("select * from guarded, of_stored", Some("reads materialized view `public.stored`")),
+        ("select * from guarded, stored_plain", None),
+        ("select * from stored_plain", Some("only public.stored_plain")),
         ("select * from parent", Some("through `public.parent`, which has no row-level security")),
         ("select * from parent, guarded", Some("through `public.parent`")),
         ("select * from child", None),
@@ -151,6 +165,42 @@ async fn every_role_of_the_list_is_looked_at() {
         assert_eq!(problems.len(), 1, "{list:?}: {problems:?}");
         assert!(problems[0].problem.contains(problem), "{list:?}: {problems:?}");
         assert!(problems[0].problem.contains(list.last().unwrap()), "named: {problems:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_view_that_shows_every_role_what_its_owner_may_see_is_refused() {
+    let mut stage = Stage::new(
+        "create role {p}kent; create role {p}surrey; create role {p}app; grant {p}kent, {p}surrey to {p}reader;
+         create table t (n int, county text); insert into t values (1, 'Kent'), (2, 'Surrey');
+         alter table t enable row level security;
+         create policy kent on t to {p}kent using (county = 'Kent');
+         create policy surrey on t to {p}surrey using (county = 'Surrey');
+         create policy app on t to {p}app using (true);
+         create view shown as table t; alter view shown owner to {p}app;
+         create view over as table shown; alter view over owner to {p}app;
+         grant select on t, shown, over to public",
+    )
+    .await;
+    let source = stage.source(Some("reader"));
+    let both = roles(&stage, &["kent", "surrey"]);
+    for view in ["shown", "over"] {
+        let dataset = dataset(format!("select n from {view} order by n").as_str(), both.clone());
+        let problems = look(&stage, Some("reader"), &dataset).await;
+        assert_eq!(problems.len(), 2, "for either role: {problems:?}");
+        let text =
+            format!("through view `public.shown` with the rights of the view's owner `{}app`", stage.prefix);
+        assert!(problems.iter().all(|problem| problem.problem.contains(&text)), "{problems:?}");
+    }
+    stage.run("alter view shown set (security_invoker = true)").await;
+    for view in ["shown", "over"] {
+        let dataset = dataset(format!("select n from {view} order by n").as_str(), both.clone());
+        assert_eq!(look(&stage, Some("reader"), &dataset).await, []);
+        for (role, n) in [("kent", 1), ("surrey", 2)] {
+            let role = format!("{}{role}", stage.prefix);
+            let rights = rights_of(&dataset, &[("db_role", role.into())]);
+            assert_eq!(export(&*source, &dataset, "k", rights.as_ref()).await, Ok(csv([n])), "{view}");
+        }
     }
 }
 

@@ -151,7 +151,10 @@ impl Scheduler {
         let planned = words::render(&schedule.spec.job, slot, zone)
             .and_then(|body| self.planner.plan(&body, &schedule.owner));
         match planned {
-            Ok(job) => SlotPlan::Run(Box::new(job)),
+            Ok(mut job) => {
+                job.made_by = Some(format!("schedule {}", schedule.name));
+                SlotPlan::Run(Box::new(job))
+            }
             Err(problems) => SlotPlan::Refused(refusal(&problems)),
         }
     }

@@ -111,7 +111,10 @@ impl Triggers {
             Ok(job) if term(&job.job_type, job.dataset.as_deref()) != *produces => {
                 FirePlan::Refused(format!("its job is no longer a {produces}: store the trigger again"))
             }
-            Ok(job) => FirePlan::Run(Box::new(job)),
+            Ok(mut job) => {
+                job.made_by = Some(format!("trigger {}", due.trigger.name));
+                FirePlan::Run(Box::new(job))
+            }
             Err(problems) => FirePlan::Refused(refusal(&problems)),
         }
     }

@@ -51,6 +51,7 @@ async fn submit(store: &Arc<dyn Store>, on_failure: OnFailure, keys: &[String]) 
         base_path: None,
         identity: None,
         scope: String::new(),
+        made_by: None,
         quota: None,
         chunks: keys.iter().map(chunk).collect(),
     };

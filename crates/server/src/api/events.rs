@@ -9,7 +9,8 @@ use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::stream;
+use futures::{StreamExt as _, stream};
+use outhaul_core::clock;
 
 use super::path::JobPath;
 use super::problem::Problem;
@@ -47,15 +48,23 @@ pub(super) async fn watch(
     JobPath(job_id): JobPath,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    let place = state.watch.place().ok_or_else(|| {
+    let job = access::job(&state, &caller, Act::Read, &job_id).await?;
+    let place = state.watch.place(caller.subject()).ok_or_else(|| {
         Problem::unavailable("too many clients watch jobs here now; `GET /jobs/{jobId}` still answers")
     })?;
-    let job = access::job(&state, &caller, Act::Read, &job_id).await?;
     let steps = steps::of(&state, &job).await?;
     let watcher = state.watch.follow(place, job, steps);
     let events = stream::unfold(watcher, async |mut watcher| {
         let seen = watcher.next().await?;
         Some((Ok::<_, Infallible>(event(&seen)), watcher))
+    });
+    // Whoever wants to see more than their token allows comes again with another.
+    let left = caller.until.map(|until| (until - clock::now()).to_std().unwrap_or_default());
+    let events = events.take_until(async move {
+        match left {
+            Some(left) => tokio::time::sleep(left).await,
+            None => std::future::pending().await,
+        }
     });
     let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(SILENCE).text("keep-alive"));
     let headers = [

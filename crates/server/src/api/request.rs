@@ -203,6 +203,7 @@ fn export_job(storage: &Storage, options: Options, plan: ExportPlan, owner: &str
         base_path: Some(storage.display_url(plan.base_path())),
         identity: None,
         scope: plan.scope().to_owned(),
+        made_by: None,
         quota: None,
         chunks: plan.chunks,
     }

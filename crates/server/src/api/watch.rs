@@ -1,6 +1,7 @@
 //! Looks at all jobs that clients of this process watch, in one call four times a second, and tells each
 //! client what changed. A client that is slow skips states and never piles them up.
 
+use std::collections::hash_map;
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use futures::FutureExt as _;
 use outhaul::Registry;
 use outhaul_core::clock;
 use outhaul_core::id::JobId;
+use outhaul_core::identity::ANONYMOUS;
 use outhaul_core::job::Job;
 use outhaul_core::store::{Store, StoreResult};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -27,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const BATCH: usize = 500;
 /// The most clients that may watch jobs of one process.
 const MOST: usize = 1000;
+/// The most of them that are one caller's, where callers can be told apart.
+const MOST_OF_ONE: usize = 50;
 
 /// A job as it was at one look.
 #[derive(Debug)]
@@ -85,6 +89,8 @@ struct Inner {
     source: Box<dyn Source>,
     stop: CancellationToken,
     room: Arc<Semaphore>,
+    /// Places taken, by caller.
+    taken: Mutex<HashMap<String, usize>>,
     /// Told when there is someone to look for.
     somebody: Notify,
     watched: Mutex<Watched>,
@@ -114,15 +120,23 @@ impl Watch {
 
     fn of(source: Box<dyn Source>, most: usize, stop: CancellationToken) -> Self {
         let room = Arc::new(Semaphore::new(most));
-        let (somebody, watched) = (Notify::new(), Mutex::default());
-        Self(Arc::new(Inner { source, stop, room, somebody, watched }))
+        let (taken, somebody, watched) = (Mutex::default(), Notify::new(), Mutex::default());
+        Self(Arc::new(Inner { source, stop, room, taken, somebody, watched }))
     }
 
-    /// A place for one more client, while there is one.
-    pub(super) fn place(&self) -> Option<Place> {
+    /// A place for one more client, while there is one for this caller.
+    pub(super) fn place(&self, subject: &str) -> Option<Place> {
         let permit = Arc::clone(&self.0.room).try_acquire_owned().ok()?;
+        if subject != ANONYMOUS {
+            let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_one = taken.entry(subject.to_owned()).or_default();
+            if *of_one >= MOST_OF_ONE {
+                return None;
+            }
+            *of_one += 1;
+        }
         metrics::gauge!("outhaul_event_streams").increment(1.0);
-        Some(Place { _permit: permit })
+        Some(Place { watch: self.clone(), subject: subject.to_owned(), _permit: permit })
     }
 
     /// Follows a job from the state that was just read.
@@ -273,11 +287,20 @@ impl Watched {
 
 /// One client's place among those that may watch.
 pub(super) struct Place {
+    watch: Watch,
+    subject: String,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        let mut taken = self.watch.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let hash_map::Entry::Occupied(mut of_one) = taken.entry(self.subject.clone()) {
+            *of_one.get_mut() -= 1;
+            if *of_one.get() == 0 {
+                of_one.remove();
+            }
+        }
         metrics::gauge!("outhaul_event_streams").decrement(1.0);
     }
 }

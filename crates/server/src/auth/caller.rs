@@ -141,12 +141,14 @@ pub struct Caller {
     pub identity: Identity,
     /// What they are to this system.
     pub roles: Roles,
+    /// When the token is no longer good; `None`: there is none.
+    pub until: Option<DateTime<Utc>>,
 }
 
 impl Caller {
     /// Whoever it is, where callers cannot be told apart: everything is allowed.
     pub fn anonymous(now: DateTime<Utc>) -> Self {
-        Self { identity: Identity::anonymous(now), roles: Roles::all() }
+        Self { identity: Identity::anonymous(now), roles: Roles::all(), until: None }
     }
 
     /// The owner of the jobs that they submit.

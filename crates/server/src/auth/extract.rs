@@ -1,12 +1,13 @@
 //! The door of the API: every request but those to open routes has a caller behind it before a handler
 //! runs. A handler that asks for a [`Caller`] where nobody stood at the door gets none and fails.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
@@ -39,17 +40,34 @@ pub trait Auth: Send + Sync {
 
 /// `mode = "none"`: everybody is the same, and may do everything.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Anyone;
+pub struct Anyone {
+    /// Whether only this machine can reach us. Then a page of the web must not either, by letting its own name
+    /// point here: only local names and addresses are answered to.
+    pub local: bool,
+}
 
 #[async_trait]
 impl Auth for Anyone {
-    async fn caller(&self, _: &HeaderMap, now: DateTime<Utc>) -> Result<Caller, Refusal> {
+    async fn caller(&self, headers: &HeaderMap, now: DateTime<Utc>) -> Result<Caller, Refusal> {
+        if self.local && headers.get_all(HOST).iter().any(|host| !is_local(host.as_bytes())) {
+            return Err(Refusal::ForeignHost);
+        }
         Ok(Caller::anonymous(now))
     }
 
     fn ready(&self, _: DateTime<Utc>) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// Whether a `Host` is `localhost` or an address, with or without a port.
+fn is_local(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => return address.parse::<Ipv6Addr>().is_ok(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok()
 }
 
 /// The token of the one `Authorization: Bearer …` header.

@@ -80,6 +80,8 @@ pub enum Refusal {
     NoRole,
     /// 429: too many requests; come back after this time.
     TooMany(Duration),
+    /// 421: without tokens, a name that is not this machine's own.
+    ForeignHost,
     /// 503: tokens cannot be judged now, which is no fault of the caller's.
     NoKeys,
 }
@@ -91,6 +93,7 @@ impl Refusal {
             Self::NoToken | Self::NotBearer | Self::Token(_) => StatusCode::UNAUTHORIZED,
             Self::NoRole => StatusCode::FORBIDDEN,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::ForeignHost => StatusCode::MISDIRECTED_REQUEST,
             Self::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -105,6 +108,11 @@ impl Refusal {
             Self::Token(why) => format!("the token is not accepted: {}", why.words()),
             Self::NoRole => "the token gives no role here; `[auth.roles]` says which claims do".into(),
             Self::TooMany(_) => "too many requests; `Retry-After` says when to come back".into(),
+            Self::ForeignHost => {
+                "without `[auth]` this server answers to `localhost` and addresses only: ask for it so, or let a proxy"
+                    .to_owned()
+                    + " send such a `Host`"
+            }
             Self::NoKeys => {
                 "tokens cannot be verified now, for the issuer's keys cannot be had; try again".into()
             }
@@ -124,7 +132,7 @@ impl Refusal {
                 let words = why.words();
                 challenge(&format!("Bearer error=\"invalid_token\", error_description=\"{words}\""))
             }
-            Self::NoRole => Vec::new(),
+            Self::NoRole | Self::ForeignHost => Vec::new(),
             Self::TooMany(wait) => vec![(RETRY_AFTER, whole_seconds(*wait).into())],
             Self::NoKeys => vec![(RETRY_AFTER, HeaderValue::from_static("5"))],
         }

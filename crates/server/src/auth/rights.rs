@@ -125,7 +125,7 @@ mod tests {
         let mut identity = Identity::anonymous(DateTime::UNIX_EPOCH);
         identity.subject = "ann".into();
         identity.department = department.map(str::to_owned);
-        Caller { identity, roles: roles.iter().copied().collect() }
+        Caller { identity, roles: roles.iter().copied().collect(), until: None }
     }
 
     /// One letter per act, in the order of `ACTS`: Yes, Hidden, Forbidden.

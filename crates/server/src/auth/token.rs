@@ -169,7 +169,7 @@ impl Tokens {
     }
 
     fn caller(&self, claims: &Map<String, Value>, now: DateTime<Utc>) -> Result<Caller, Why> {
-        judge_times(claims, self.settings.leeway, now)?;
+        let until = judge_times(claims, self.settings.leeway, now)?;
         // The library reads the claims by looser rules (a list of issuers is fine with it, and it may skip
         // what is of the wrong type), so these two are judged once more on the very claims that are used.
         if claims.get("iss").and_then(Value::as_str) != Some(&self.settings.issuer) {
@@ -201,18 +201,25 @@ impl Tokens {
         }
         let roles = self.settings.roles.roles(names.roles.find(claims));
         let subject = subject.to_owned();
-        Ok(Caller { identity: Identity { subject, department, claims: kept, verified_at: now }, roles })
+        let identity = Identity { subject, department, claims: kept, verified_at: now };
+        Ok(Caller { identity, roles, until })
     }
 }
 
-/// Each within the leeway: not expired, not before its time, not issued in the future.
-fn judge_times(claims: &Map<String, Value>, leeway: Duration, now: DateTime<Utc>) -> Result<(), Why> {
+/// Each within the leeway: not expired, not before its time, not issued in the future. With it comes when it is
+/// no longer good, if that is a time at all.
+fn judge_times(
+    claims: &Map<String, Value>,
+    leeway: Duration,
+    now: DateTime<Utc>,
+) -> Result<Option<DateTime<Utc>>, Why> {
     let seconds = |name: &str| match claims.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => value.as_f64().filter(|at| at.is_finite()).map(Some).ok_or(Why::Malformed),
     };
     let (now, leeway) = (now.timestamp_micros() as f64 / 1e6, leeway.as_secs_f64());
-    if now >= seconds("exp")?.ok_or(Why::Missing("exp"))? + leeway {
+    let until = seconds("exp")?.ok_or(Why::Missing("exp"))? + leeway;
+    if now >= until {
         return Err(Why::Expired);
     }
     for name in ["nbf", "iat"] {
@@ -220,7 +227,7 @@ fn judge_times(claims: &Map<String, Value>, leeway: Duration, now: DateTime<Utc>
             return Err(Why::NotYet);
         }
     }
-    Ok(())
+    Ok(DateTime::from_timestamp_micros((until * 1e6) as i64))
 }
 
 #[async_trait]

@@ -47,7 +47,7 @@ async fn a_schedule_is_made_shown_replaced_and_deleted() {
         "{times:?}"
     );
     let read: Vec<DateTime<Utc>> = times.iter().map(|time| time.parse().unwrap()).collect();
-    assert!(read.is_sorted() && read[0] > Utc::now(), "{times:?}");
+    assert!(read.is_sorted() && read[0] > outhaul_core::clock::now(), "{times:?}");
 
     let listed = server.json("/schedules").await;
     let mut expected = shown.clone();

@@ -14,5 +14,6 @@ mod limits;
 mod others;
 mod people;
 mod routes;
+mod row_security;
 mod runs;
 mod server;

@@ -112,7 +112,7 @@ async fn no_route_does_for_others_what_is_not_theirs_to_do() {
         "nothing was changed"
     );
     let acts = server.at(operator()).items("/audit?act=operate").await;
-    assert_eq!(acts, [json!(0); 0], "and nothing recorded that was not allowed");
+    assert!(acts.is_empty(), "and nothing recorded that was not allowed");
 
     // The same calls by one who may: none of them is refused.
     let at = server.at(operator());

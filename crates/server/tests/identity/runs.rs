@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use chrono::{TimeDelta, Utc};
+use chrono::TimeDelta;
+use outhaul_core::clock;
 use outhaul_server::auth::Role;
 use serde_json::{Value, json};
 
@@ -57,13 +58,13 @@ async fn what_was_kept_of_a_token_is_not_used_for_ever() {
     let server = Server::start_with_auth(&short).await;
     let ann = server.at(kent("ann"));
     let mut body = people();
-    body["runAt"] = json!((Utc::now() + TimeDelta::seconds(3)).to_rfc3339());
+    body["runAt"] = json!((clock::now() + TimeDelta::seconds(3)).to_rfc3339());
     let job = ann.submit(&body).await;
     let failed = ann.until(&job, "FAILED").await;
     assert!(failed["errorMessage"].as_str().unwrap().contains("older than 1s; submit it again"), "{failed}");
     // Rows that depend on nobody are read all the same.
     let mut body = positions();
-    body["runAt"] = json!((Utc::now() + TimeDelta::seconds(3)).to_rfc3339());
+    body["runAt"] = json!((clock::now() + TimeDelta::seconds(3)).to_rfc3339());
     let job = ann.submit(&body).await;
     ann.until(&job, "COMPLETED").await;
     server.stop().await;

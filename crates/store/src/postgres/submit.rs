@@ -223,6 +223,7 @@ impl Batch {
             .bind(jobs.iter().map(|job| job.on_parent_failure.as_str()).collect::<Vec<_>>())
             .bind(jobs.iter().map(identity).collect::<Vec<_>>())
             .bind(jobs.iter().map(|job| job.scope.as_str()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.made_by.as_deref()).collect::<Vec<_>>())
             .fetch_all(connection)
             .await
             .map_err(from_sqlx)?;

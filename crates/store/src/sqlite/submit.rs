@@ -97,7 +97,11 @@ async fn submit_in(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
     if job.identity.is_some() {
         // Where callers can be told apart, what they submit is on record for longer than the job.
         let (actor, job_id) = (job.owner.clone(), Some(job.job_id.clone()));
-        audit::append(write, &[AuditEntry { actor, act: AuditAct::Submit, job_id, detail: None }]).await?;
+        audit::append(
+            write,
+            &[AuditEntry { actor, act: AuditAct::Submit, job_id, detail: job.made_by.clone() }],
+        )
+        .await?;
     }
     insert_chunks(write, job, id).await?;
     parents.insert(write, id).await?;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use outhaul_core::id::JobId;
+use outhaul_core::identity::ANONYMOUS;
 use outhaul_core::store::StoreResult;
 use outhaul_core::trigger::{DueFire, FirePlan, FireState, Trigger, TriggerFire};
 use sqlx::types::Json;
@@ -23,6 +24,7 @@ struct Due {
     term: String,
     job_id: Option<String>,
     labels: Option<Json<BTreeMap<String, String>>>,
+    owner: Option<String>,
     completed_at: i64,
 }
 
@@ -31,6 +33,7 @@ struct Arrival<'a> {
     term: &'a str,
     value: &'a str,
     job_id: &'a str,
+    owner: &'a str,
     completed_at: i64,
 }
 
@@ -58,16 +61,16 @@ async fn match_in(write: &mut Write, limit: u32) -> StoreResult<u64> {
     }
     let triggers = trigger::rules(write.connection()).await?;
     for due in &due {
-        let (Some(job_id), Some(Json(labels)), completed_at) = (&due.job_id, &due.labels, due.completed_at)
-        else {
+        let (Some(job_id), Some(owner), Some(Json(labels))) = (&due.job_id, &due.owner, &due.labels) else {
             continue;
         };
+        let completed_at = due.completed_at;
         let asks = |rule: &&(i64, Trigger)| rule.0 <= completed_at && rule.1.spec.after.contains(&due.term);
         for (_, trigger) in triggers.iter().filter(asks) {
             let value =
                 trigger.spec.match_label.as_ref().map_or(Some(""), |l| labels.get(l).map(String::as_str));
             let Some(value) = value else { continue };
-            judge(write, trigger, &Arrival { term: &due.term, value, job_id, completed_at }).await?;
+            judge(write, trigger, &Arrival { term: &due.term, value, job_id, owner, completed_at }).await?;
         }
     }
     sqlx::query(include_str!("sql/triggers_match_judged.sql"))
@@ -88,6 +91,7 @@ async fn judge(write: &mut Write, trigger: &Trigger, arrival: &Arrival<'_>) -> S
             .bind(arrival.term)
             .bind(arrival.job_id)
             .bind(arrival.completed_at)
+            .bind(arrival.owner)
             .execute(write.connection())
             .await
             .map_err(from_sqlx)?;
@@ -128,6 +132,8 @@ async fn newest(
         .bind(term)
         .bind(arrival.completed_at.saturating_sub(within))
         .bind(arrival.completed_at.saturating_add(within))
+        // Without an identity of its own it runs as the owner of all, so nobody else's job counts.
+        .bind(Some(arrival.owner).filter(|_| trigger.owner == ANONYMOUS))
         .fetch_optional(write.connection())
         .await
         .map_err(from_sqlx)

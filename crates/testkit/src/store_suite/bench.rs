@@ -276,6 +276,7 @@ pub(super) fn job(chunks: usize) -> NewJob {
         base_path: Some("exports/".to_owned()),
         identity: None,
         scope: String::new(),
+        made_by: None,
         quota: None,
         chunks: (0..chunks).map(|n| chunk(&format!("K{n:05}"))).collect(),
     }

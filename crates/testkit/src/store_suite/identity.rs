@@ -158,12 +158,16 @@ pub(super) async fn submissions_are_on_record(kit: Kit) {
     let again = NewJob { job_id: JobId::new(clock::now(), 9), ..new };
     bench.store.job_submit(again).await.expect("job_submit");
     bench.submit(job(1)).await;
+    let made = NewJob { made_by: Some("schedule s".to_owned()), ..of("bob", None) };
+    let made = bench.submit(made).await.job_id;
     let rows = trail(&bench, AuditFilter::default()).await;
-    let told: Vec<_> =
-        rows.iter().map(|row| (row.entry.actor.as_str(), row.entry.act, &row.entry.job_id)).collect();
-    assert_eq!(
-        told,
-        [("ann", AuditAct::Submit, &Some(id))],
-        "once, and only where callers can be told apart"
-    );
+    let entry = |actor: &str, job_id: JobId, detail: Option<&str>| AuditEntry {
+        actor: actor.to_owned(),
+        act: AuditAct::Submit,
+        job_id: Some(job_id),
+        detail: detail.map(str::to_owned),
+    };
+    let told: Vec<AuditEntry> = rows.into_iter().map(|row| row.entry).collect();
+    let expected = [entry("bob", made, Some("schedule s")), entry("ann", id, None)];
+    assert_eq!(told, expected, "once, and only where callers can be told apart");
 }

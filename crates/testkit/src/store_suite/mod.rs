@@ -152,6 +152,7 @@ fn all() -> Vec<Case> {
         triggers::a_due_firing_submits_its_job_once,
         triggers::what_stands_in_the_way_of_a_job_is_recorded,
         triggers::what_is_due_does_not_outlive_what_was_asked_for,
+        triggers::sets_are_of_one_owner_unless_the_trigger_has_its_own,
         triggers::one_term_remembers_no_arrivals,
         triggers::a_diamond_of_triggers_closes_once,
         triggers::old_firings_are_pruned,

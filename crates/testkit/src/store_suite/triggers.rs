@@ -729,6 +729,24 @@ pub(super) async fn what_is_due_does_not_outlive_what_was_asked_for(kit: Kit) {
     assert_eq!(fires(&bench, "pair").await[0].state, FireState::Refused);
 }
 
+/// A trigger without an identity of its own runs as the owner of its parents: another's job neither makes a set
+/// with one's own nor takes the place of one.
+pub(super) async fn sets_are_of_one_owner_unless_the_trigger_has_its_own(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    stored(&bench, &pair()).await;
+    stored(
+        &bench,
+        &NewTrigger { owner: "identity:x".to_owned(), ..new("own", &["dataset:a", "dataset:b"], "job:X") },
+    )
+    .await;
+    let of = |dataset: &str, owner: &str| NewJob { owner: owner.to_owned(), ..export(dataset, Some("1")) };
+    let ann = completes_of(&bench, of("a", "ann")).await;
+    let mallory = completes_of(&bench, of("a", "mallory")).await;
+    let last = completes_of(&bench, of("b", "ann")).await;
+    assert_eq!(sets(&bench, "pair").await, [[ann, last.clone()]]);
+    assert_eq!(sets(&bench, "own").await, [[mallory, last]]);
+}
+
 /// Who waits for one kind of job remembers none of them for the day it waits for two.
 pub(super) async fn one_term_remembers_no_arrivals(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;

@@ -58,7 +58,7 @@ impl World {
 
     /// A client that has just read the job.
     fn follow(&self, job: &Job) -> Watcher {
-        self.watch.follow(self.watch.place().unwrap(), job.clone(), vec![])
+        self.watch.follow(self.watch.place(ANONYMOUS).unwrap(), job.clone(), vec![])
     }
 
     async fn round(&self) -> bool {
@@ -210,7 +210,7 @@ async fn whoever_comes_during_a_look_is_told_nothing_older_than_it_has_read() {
     let (watch, told, came) = (world.watch.clone(), world.told.clone(), late.clone());
     *world.told.meanwhile.lock().unwrap() = Some(Box::new(move || {
         told.jobs.lock().unwrap().insert(newer.job_id.clone(), newer.clone());
-        *came.lock().unwrap() = Some(watch.follow(watch.place().unwrap(), newer, vec![]));
+        *came.lock().unwrap() = Some(watch.follow(watch.place(ANONYMOUS).unwrap(), newer, vec![]));
     }));
     world.round().await;
     let mut late = late.lock().unwrap().take().unwrap();
@@ -247,7 +247,7 @@ async fn an_end_that_was_read_before_a_redrive_does_not_end_the_streams_after_it
     let (watch, told, came) = (world.watch.clone(), world.told.clone(), late.clone());
     *world.told.meanwhile.lock().unwrap() = Some(Box::new(move || {
         told.jobs.lock().unwrap().insert(again.job_id.clone(), again.clone());
-        *came.lock().unwrap() = Some(watch.follow(watch.place().unwrap(), again, vec![]));
+        *came.lock().unwrap() = Some(watch.follow(watch.place(ANONYMOUS).unwrap(), again, vec![]));
     }));
     world.round().await;
     let mut late = late.lock().unwrap().take().unwrap();
@@ -291,7 +291,7 @@ async fn many_jobs_are_asked_for_in_batches_and_there_is_an_end_to_them() {
     let jobs: Vec<Job> =
         (0..600).map(|n| Job { job_id: JobId::new(half_done().created_at, n), ..half_done() }).collect();
     let mut clients: Vec<Watcher> = jobs.iter().map(|job| world.follow(job)).collect();
-    assert!(world.watch.place().is_none(), "there is room for so many and no more");
+    assert!(world.watch.place(ANONYMOUS).is_none(), "there is room for so many and no more");
     for (job, client) in jobs.iter().zip(&mut clients) {
         client.next().await.unwrap();
         world.set(&done(job, 3));
@@ -302,7 +302,7 @@ async fn many_jobs_are_asked_for_in_batches_and_there_is_an_end_to_them() {
         assert_eq!(done_of(waiting(client).await), 3);
     }
     clients.pop();
-    assert!(world.watch.place().is_some());
+    assert!(world.watch.place(ANONYMOUS).is_some());
 }
 
 #[tokio::test]
@@ -317,4 +317,16 @@ async fn the_poller_looks_by_itself_and_stops_with_all_streams_when_told_to() {
     stop.cancel();
     assert!(client.next().await.is_none());
     poller.await.unwrap();
+}
+
+#[test]
+fn no_caller_takes_the_places_of_all() {
+    let world = World::new();
+    let mut places: Vec<Place> = (0..MOST_OF_ONE).map(|_| world.watch.place("mallory").unwrap()).collect();
+    assert!(world.watch.place("mallory").is_none(), "so many are one caller's, and no more");
+    assert!(world.watch.place("ann").is_some());
+    places.pop();
+    assert!(world.watch.place("mallory").is_some(), "a place that is left is free");
+    drop(places);
+    assert!(world.watch.0.taken.lock().unwrap().is_empty(), "nobody is remembered");
 }

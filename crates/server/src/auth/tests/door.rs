@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, Request};
+use axum::http::header::{AUTHORIZATION, HOST, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Request};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -173,12 +173,29 @@ async fn a_server_without_keys_is_not_the_callers_fault() {
 
 #[tokio::test]
 async fn without_auth_everybody_is_anonymous_whatever_they_send() {
-    let app = app(Anyone, None);
+    let app = app(Anyone::default(), None);
     for headers in [&[][..], &["Bearer x"], &["Basic x", "Basic y"]] {
         let response = ask(&app, "/jobs/1", headers).await;
         assert_eq!(text(response).await, outhaul_core::identity::ANONYMOUS);
     }
-    assert_eq!(Anyone.ready(at(NOW)), Ok(()));
+    assert_eq!(Anyone::default().ready(at(NOW)), Ok(()));
+}
+
+#[tokio::test]
+async fn without_auth_a_local_server_answers_to_local_names_only() {
+    let asked = |local: bool, host: &'static str| async move {
+        let headers = [(HOST, HeaderValue::from_static(host))].into_iter().collect();
+        Anyone { local }.caller(&headers, at(NOW)).await.is_ok()
+    };
+    for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "[::1]"] {
+        assert!(asked(true, host).await, "{host}");
+    }
+    for host in
+        ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example:1", "[x]", ""]
+    {
+        assert!(!asked(true, host).await, "{host}");
+        assert!(asked(false, host).await, "{host}");
+    }
 }
 
 #[tokio::test]

@@ -65,6 +65,7 @@ CREATE TABLE trigger_arrival (
     value        text NOT NULL,
     term         text NOT NULL,
     job_id       text NOT NULL,
+    owner        text NOT NULL,
     completed_at timestamptz NOT NULL,
     PRIMARY KEY (trigger_id, value, term, job_id)
 );

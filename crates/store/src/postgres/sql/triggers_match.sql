@@ -3,15 +3,15 @@
 WITH rule AS MATERIALIZED (
     SELECT r.id, r.after_terms, r.within_micros * interval '1 microsecond' AS within,
            CASE WHEN r.match_label IS NULL THEN '' ELSE j.labels ->> r.match_label END AS value,
-           j.job_id, j.completed_at
+           j.job_id, j.owner, j.completed_at, r.owner <> 'anonymous' AS of_anybody
     FROM trigger_rule r
     JOIN job j ON j.id = $1
     WHERE r.id = ANY ($3::bigint[]) AND r.after_terms @> ARRAY[$2::text] AND r.since <= j.completed_at
       AND (r.match_label IS NULL OR j.labels ->> r.match_label IS NOT NULL)
 ), arrived AS (
-    INSERT INTO trigger_arrival (trigger_id, value, term, job_id, completed_at)
+    INSERT INTO trigger_arrival (trigger_id, value, term, job_id, owner, completed_at)
     -- Who waits for one job waits for no other.
-    SELECT id, value, $2::text, job_id, completed_at FROM rule WHERE cardinality(after_terms) > 1
+    SELECT id, value, $2::text, job_id, owner, completed_at FROM rule WHERE cardinality(after_terms) > 1
     ON CONFLICT DO NOTHING
 ), parents AS MATERIALIZED (
     SELECT r.id, r.value, array_agg(p.job_id ORDER BY t.place) AS parents, bool_and(p.job_id IS NOT NULL) AS complete
@@ -23,6 +23,8 @@ WITH rule AS MATERIALIZED (
         (SELECT a.job_id
          FROM trigger_arrival a
          WHERE t.term <> $2 AND a.trigger_id = r.id AND a.value = r.value AND a.term = t.term
+           -- Without an identity of its own a trigger runs as the owner of all, so nobody else's job counts.
+           AND (r.of_anybody OR a.owner = r.owner)
            AND (r.within IS NULL
                 OR a.completed_at BETWEEN r.completed_at - r.within AND r.completed_at + r.within)
          ORDER BY a.completed_at DESC, a.job_id DESC

@@ -64,6 +64,7 @@ CREATE TABLE trigger_arrival (
     value        TEXT    NOT NULL,
     term         TEXT    NOT NULL,
     job_id       TEXT    NOT NULL,
+    owner        TEXT    NOT NULL,
     completed_at INTEGER NOT NULL,
     PRIMARY KEY (trigger_id, value, term, job_id)
 ) STRICT;

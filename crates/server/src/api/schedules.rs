@@ -53,8 +53,10 @@ pub(super) async fn put(
 ) -> Result<Response, Problem> {
     access::allow(&caller, Act::Operate)?;
     let (name, (spec, owner)) = judge(&state, name, &headers, sent, read_owned_schedule).await?;
-    let schedule = NewSchedule { owner, ..new_schedule(&name, spec, Origin::Api, clock::now()) };
-    access::record_operation(&state, &caller, format!("put schedule {name}")).await?;
+    let now = database_now(&state).await?;
+    let schedule = NewSchedule { owner, ..new_schedule(&name, spec, Origin::Api, now) };
+    let what = format!("put schedule {name}, which runs as {}", schedule.owner);
+    access::record_operation(&state, &caller, what).await?;
     let put = state.store.schedule_put(&schedule).await?;
     if put == Put::ReadOnly {
         return Err(read_only("schedule"));
@@ -169,7 +171,7 @@ pub(super) async fn resume(
     access::allow(&caller, Act::Operate)?;
     access::record_operation(&state, &caller, format!("resume schedule {name}")).await?;
     let schedule = state.store.schedule_get(&name).await?.ok_or_else(no_such_schedule)?;
-    let next = next_slot(&name, &schedule.spec, clock::now());
+    let next = next_slot(&name, &schedule.spec, database_now(&state).await?);
     if !state.store.schedule_resume(&name, next).await? {
         return Err(no_such_schedule());
     }
@@ -229,4 +231,9 @@ fn next_times(schedule: &Schedule, now: DateTime<Utc>) -> Vec<DateTime<FixedOffs
     let Ok(times) = Times::parse(&schedule.spec.cron, &schedule.spec.timezone) else { return Vec::new() };
     let slots = std::iter::successors(times.next_after(now), |slot| times.next_after(*slot));
     slots.take(NEXT_TIMES).map(|slot| slot.with_timezone(&times.zone()).fixed_offset()).collect()
+}
+
+/// The clock that decides when slots are due.
+async fn database_now(state: &AppState) -> Result<DateTime<Utc>, Problem> {
+    Ok(state.store.schedules_due(None, 0).await?.now)
 }

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use outhaul_core::identity::ANONYMOUS;
 use outhaul_core::schedule::{Deleted, Origin, Put};
 use outhaul_core::trigger::{NewTrigger, Trigger, TriggerPut};
 
@@ -47,8 +48,10 @@ pub(super) async fn put(
 ) -> Result<Response, Problem> {
     access::allow(&caller, Act::Operate)?;
     let (name, (spec, owner)) = judge(&state, name, &headers, sent, read_owned_trigger).await?;
-    access::record_operation(&state, &caller, format!("put trigger {name}")).await?;
     let trigger = NewTrigger { owner, ..new_trigger(&name, spec, Origin::Api) };
+    let runs_as = if trigger.owner == ANONYMOUS { "the owner of its parents" } else { &trigger.owner };
+    let what = format!("put trigger {name}, which runs as {runs_as}");
+    access::record_operation(&state, &caller, what).await?;
     let put = match state.store.trigger_put(&trigger).await? {
         TriggerPut::Put(Put::ReadOnly) => return Err(read_only("trigger")),
         TriggerPut::Put(put) => put,

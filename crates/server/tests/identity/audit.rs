@@ -66,13 +66,13 @@ async fn the_trail_says_who_did_what() {
         json!(["olga", "redrive", null, "at most 7 dead letters of {\"jobType\":\"NEEDS\"}"]),
         operated("pause queue source:warehouse"),
         operated("resume queue source:warehouse"),
-        operated("put schedule yearly"),
+        operated("put schedule yearly, which runs as identity:nightly"),
         operated("pause schedule yearly"),
         operated("resume schedule yearly"),
         operated("run schedule yearly"),
         of_schedule.clone(),
         operated("delete schedule yearly"),
-        operated("put trigger next"),
+        operated("put trigger next, which runs as identity:nightly"),
         operated("delete trigger next"),
     ];
     assert_eq!(said, expected);

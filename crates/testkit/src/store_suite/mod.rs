@@ -27,11 +27,13 @@ mod priority;
 mod probe;
 mod progress;
 mod races;
+mod schedule_fires;
 mod schedules;
 mod steps;
 mod storm;
 mod submit;
 mod text;
+mod trigger_fires;
 mod triggers;
 mod unique;
 mod upkeep;
@@ -118,19 +120,19 @@ fn all() -> Vec<Case> {
         schedules::configured_schedules_are_these_and_no_others,
         schedules::a_paused_schedule_is_not_due_until_resumed,
         schedules::the_longest_overdue_comes_first,
-        schedules::a_firing_is_recorded_and_moves_on,
-        schedules::a_firing_that_lost_stores_nothing,
-        schedules::by_hand_it_fires_also_while_paused,
-        schedules::eight_at_once_fire_a_slot_once,
-        schedules::firing_against_changes,
-        schedules::overlap_skip_leaves_slots_out,
-        schedules::overlap_queue_waits_for_the_earlier_job,
-        schedules::overlap_allow_waits_for_nobody,
-        schedules::slots_of_one_firing_do_not_skip_each_other,
-        schedules::what_stands_in_the_way_of_a_job_is_recorded,
-        schedules::a_recorded_slot_is_left_out,
-        schedules::deleting_takes_the_slots_along,
-        schedules::old_slots_are_pruned,
+        schedule_fires::a_firing_is_recorded_and_moves_on,
+        schedule_fires::a_firing_that_lost_stores_nothing,
+        schedule_fires::by_hand_it_fires_also_while_paused,
+        schedule_fires::eight_at_once_fire_a_slot_once,
+        schedule_fires::firing_against_changes,
+        schedule_fires::overlap_skip_leaves_slots_out,
+        schedule_fires::overlap_queue_waits_for_the_earlier_job,
+        schedule_fires::overlap_allow_waits_for_nobody,
+        schedule_fires::slots_of_one_firing_do_not_skip_each_other,
+        schedule_fires::what_stands_in_the_way_of_a_job_is_recorded,
+        schedule_fires::a_recorded_slot_is_left_out,
+        schedule_fires::deleting_takes_the_slots_along,
+        schedule_fires::old_slots_are_pruned,
         triggers::a_trigger_is_stored_and_read_back,
         triggers::the_configuration_goes_before_the_api,
         triggers::one_term_fires_for_every_job,
@@ -148,14 +150,14 @@ fn all() -> Vec<Case> {
         triggers::another_label_begins_anew,
         triggers::a_parent_that_completes_after_all_arrives,
         triggers::a_job_that_a_repair_completes_arrives,
-        triggers::a_job_that_is_gone_fires_nothing,
-        triggers::a_due_firing_submits_its_job_once,
-        triggers::what_stands_in_the_way_of_a_job_is_recorded,
-        triggers::what_is_due_does_not_outlive_what_was_asked_for,
-        triggers::sets_are_of_one_owner_unless_the_trigger_has_its_own,
-        triggers::one_term_remembers_no_arrivals,
-        triggers::a_diamond_of_triggers_closes_once,
-        triggers::old_firings_are_pruned,
+        trigger_fires::a_job_that_is_gone_fires_nothing,
+        trigger_fires::a_due_firing_submits_its_job_once,
+        trigger_fires::what_stands_in_the_way_of_a_job_is_recorded,
+        trigger_fires::what_is_due_does_not_outlive_what_was_asked_for,
+        trigger_fires::sets_are_of_one_owner_unless_the_trigger_has_its_own,
+        trigger_fires::one_term_remembers_no_arrivals,
+        trigger_fires::a_diamond_of_triggers_closes_once,
+        trigger_fires::old_firings_are_pruned,
         claim::a_claim_tells_all_that_a_worker_needs,
         claim::limits_hold_per_queue_and_in_all,
         claim::priority_goes_first_then_turn,

@@ -109,8 +109,10 @@ impl AppState {
 /// All routes, ready to serve.
 pub fn router(state: AppState) -> Router {
     let (router, api) = described().split_for_parts();
-    let description: Arc<str> =
-        openapi::complete(api).to_json().expect("a description made of text and numbers").into();
+    let description: Arc<str> = openapi::complete(api, state.auth.jwt().is_some())
+        .to_json()
+        .expect("a description made of text and numbers")
+        .into();
     let limits = state.limits;
     let rate = limits.requests_per_second.map(|rate| Arc::new(Rate::new(rate, limits.burst)));
     let door = Gate { auth: state.callers.clone(), rate, refuse };

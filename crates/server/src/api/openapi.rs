@@ -33,19 +33,21 @@ const BEARER: &str = "bearer";
 )]
 pub(super) struct Description;
 
-/// Adds what every call may answer, and the version that runs.
-pub(super) fn complete(mut api: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+/// Adds what every call may answer, the version that runs, and whether callers need `tokens`.
+pub(super) fn complete(mut api: utoipa::openapi::OpenApi, tokens: bool) -> utoipa::openapi::OpenApi {
     api.info.version = env!("CARGO_PKG_VERSION").to_owned();
-    let bearer = HttpBuilder::new()
-        .scheme(HttpAuthScheme::Bearer)
-        .bearer_format("JWT")
-        .description(Some("A token of the configured issuer; not asked for where `auth.mode` is `none`"))
-        .build();
-    let components = api.components.get_or_insert_default();
-    components.add_security_scheme(BEARER, SecurityScheme::Http(bearer));
+    if tokens {
+        let bearer = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .bearer_format("JWT")
+            .description(Some("A token of the configured issuer"))
+            .build();
+        let components = api.components.get_or_insert_default();
+        components.add_security_scheme(BEARER, SecurityScheme::Http(bearer));
+    }
     for (route, item) in &mut api.paths.paths {
         for (changes, operation) in operations(item) {
-            if !is_open(route) {
+            if tokens && !is_open(route) {
                 operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(BEARER, [])]);
             }
             let mut add = |status: &str, description: &str| {
@@ -55,8 +57,13 @@ pub(super) fn complete(mut api: utoipa::openapi::OpenApi) -> utoipa::openapi::Op
                     .entry(status.to_owned())
                     .or_insert_with(|| problem(description));
             };
-            if !is_open(route) {
+            if tokens && !is_open(route) {
                 add("401", "There is no token, or not a good one; `WWW-Authenticate` says what is wrong");
+            }
+            if !tokens && !is_open(route) {
+                add("421", "A server without tokens on this machine alone answers to local names only");
+            }
+            if !is_open(route) {
                 add("429", "Too many requests of this caller; `Retry-After` says when to come back");
             }
             match (is_open(route), changes) {
@@ -82,4 +89,24 @@ fn problem(description: &str) -> RefOr<utoipa::openapi::Response> {
     let schema = Ref::from_schema_name("ProblemBody");
     let content = ContentBuilder::new().schema(Some(schema)).build();
     ResponseBuilder::new().description(description).content(PROBLEM_JSON, content).build().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::described;
+    use super::*;
+
+    #[test]
+    fn tokens_are_described_where_they_are_asked_for() {
+        for tokens in [true, false] {
+            let (_, api) = described().split_for_parts();
+            let api = serde_json::to_value(complete(api, tokens)).unwrap();
+            let list = &api["paths"]["/jobs"]["get"];
+            assert_eq!(list["security"].is_array(), tokens);
+            assert_eq!(list["responses"]["401"].is_object(), tokens);
+            assert_eq!(list["responses"]["421"].is_object(), !tokens);
+            assert!(api["paths"]["/healthz"]["get"]["security"].is_null());
+            assert_eq!(api["components"]["securitySchemes"].is_object(), tokens);
+        }
+    }
 }

@@ -105,7 +105,7 @@ impl Handler for Named {
 
 fn description() -> serde_json::Value {
     let (_, api) = super::described().split_for_parts();
-    serde_json::from_str(&super::openapi::complete(api).to_json().unwrap()).unwrap()
+    serde_json::from_str(&super::openapi::complete(api, true).to_json().unwrap()).unwrap()
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod storm;
 mod submit;
 mod text;
 mod trigger_fires;
+mod trigger_sets;
 mod triggers;
 mod unique;
 mod upkeep;
@@ -135,14 +136,14 @@ fn all() -> Vec<Case> {
         schedule_fires::old_slots_are_pruned,
         triggers::a_trigger_is_stored_and_read_back,
         triggers::the_configuration_goes_before_the_api,
-        triggers::one_term_fires_for_every_job,
-        triggers::a_pair_fires_in_either_order,
-        triggers::waiting_is_shown_newest_first,
-        triggers::values_that_differ_make_no_set,
-        triggers::what_is_too_far_apart_makes_no_set,
-        triggers::a_parent_that_ran_again_fires_a_new_set,
-        triggers::completions_are_judged_in_their_order,
-        triggers::judging_at_once_fires_each_set_once,
+        trigger_sets::one_term_fires_for_every_job,
+        trigger_sets::a_pair_fires_in_either_order,
+        trigger_sets::waiting_is_shown_newest_first,
+        trigger_sets::values_that_differ_make_no_set,
+        trigger_sets::what_is_too_far_apart_makes_no_set,
+        trigger_sets::a_parent_that_ran_again_fires_a_new_set,
+        trigger_sets::completions_are_judged_in_their_order,
+        trigger_sets::judging_at_once_fires_each_set_once,
         triggers::a_cycle_is_refused,
         triggers::halves_of_a_cycle_at_once,
         triggers::deleting_takes_arrivals_and_firings_along,

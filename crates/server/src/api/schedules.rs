@@ -21,7 +21,7 @@ use super::query::{NoQuery, Query};
 use super::schedule_view::{ScheduleRequest, ScheduleView};
 use super::{AppState, access, jobs};
 use crate::auth::{Act, Caller};
-use crate::definition::{new_schedule, next_slot, read_owned_schedule};
+use crate::definition::{next_slot, read_schedule};
 
 /// How many of its next times a schedule shows.
 const NEXT_TIMES: usize = 5;
@@ -52,9 +52,10 @@ pub(super) async fn put(
     sent: Body,
 ) -> Result<Response, Problem> {
     access::allow(&caller, Act::Operate)?;
-    let (name, (spec, owner)) = judge(&state, name, &headers, sent, read_owned_schedule).await?;
+    let (name, (spec, owner)) = judge(&state, name, &headers, sent, read_schedule).await?;
     let now = database_now(&state).await?;
-    let schedule = NewSchedule { owner, ..new_schedule(&name, spec, Origin::Api, now) };
+    let next = next_slot(&name, &spec, now);
+    let schedule = NewSchedule { name: name.clone(), spec, origin: Origin::Api, owner, next };
     let what = format!("put schedule {name}, which runs as {}", schedule.owner);
     access::record_operation(&state, &caller, what).await?;
     let put = state.store.schedule_put(&schedule).await?;

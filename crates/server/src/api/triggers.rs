@@ -19,7 +19,7 @@ use super::query::{NoQuery, Query};
 use super::trigger_view::{TriggerRequest, TriggerView};
 use super::{AppState, access};
 use crate::auth::{Act, Caller};
-use crate::definition::{new_trigger, read_owned_trigger};
+use crate::definition::read_trigger;
 
 /// The most values and firings that are shown of a trigger.
 const SHOWN: u32 = 20;
@@ -47,8 +47,8 @@ pub(super) async fn put(
     sent: Body,
 ) -> Result<Response, Problem> {
     access::allow(&caller, Act::Operate)?;
-    let (name, (spec, owner)) = judge(&state, name, &headers, sent, read_owned_trigger).await?;
-    let trigger = NewTrigger { owner, ..new_trigger(&name, spec, Origin::Api) };
+    let (name, (spec, owner)) = judge(&state, name, &headers, sent, read_trigger).await?;
+    let trigger = NewTrigger { name: name.clone(), spec, origin: Origin::Api, owner };
     let runs_as = if trigger.owner == ANONYMOUS { "the owner of its parents" } else { &trigger.owner };
     let what = format!("put trigger {name}, which runs as {runs_as}");
     access::record_operation(&state, &caller, what).await?;

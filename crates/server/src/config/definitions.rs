@@ -16,7 +16,7 @@ use super::problem::Problems;
 use super::raw;
 use super::reader::Reader;
 use crate::auth::AuthSettings;
-use crate::definition::{Judge, check_name, read_owned_schedule, read_owned_trigger};
+use crate::definition::{Judge, check_name, read_schedule, read_trigger};
 
 /// What `[schedules.NAME]` or `[triggers.NAME]` says. `Debug` shows nothing of the job, which may hold a
 /// payload.
@@ -70,7 +70,7 @@ pub(super) fn schedules(
             .text("runAs", raw.run_as)
             .job(raw.job);
         let judge = Judge { planner: &AnyJob, min_interval, terms: &BTreeSet::new() };
-        let judged = read_owned_schedule(schedule.body(), &judge, auth).map(drop);
+        let judged = read_schedule(schedule.body(), &judge, auth).map(drop);
         report("schedules", &name, judged, reader.problems);
         schedules.insert(name, schedule);
     }
@@ -96,7 +96,7 @@ pub(super) fn triggers(
         let mut terms: BTreeSet<String> = after.into_iter().flatten().collect();
         terms.remove(&term(EXPORT, None));
         let judge = Judge { planner: &AnyJob, min_interval: Duration::ZERO, terms: &terms };
-        let judged = read_owned_trigger(trigger.body(), &judge, auth).map(drop);
+        let judged = read_trigger(trigger.body(), &judge, auth).map(drop);
         report("triggers", &name, judged, reader.problems);
         triggers.insert(name, trigger);
     }

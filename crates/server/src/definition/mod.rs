@@ -15,15 +15,13 @@ use outhaul::{PlanProblem, Planner};
 use outhaul_core::json;
 use serde_json::Value;
 
-pub use schedule::{new_schedule, read_owned_schedule, read_schedule};
-pub use trigger::{new_trigger, read_owned_trigger, read_trigger};
+pub use schedule::read_schedule;
+pub use trigger::read_trigger;
 
 pub(crate) use schedule::next_slot;
 #[cfg(test)]
 pub(crate) use {schedule::MEMBERS as SCHEDULE_MEMBERS, trigger::MEMBERS as TRIGGER_MEMBERS};
 
-/// Whose jobs schedules and triggers submit, until callers can be told apart.
-pub(crate) const OWNER: &str = "anonymous";
 /// The longest name of a schedule or a trigger.
 const MAX_NAME: usize = 64;
 

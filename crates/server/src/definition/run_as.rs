@@ -3,9 +3,9 @@
 
 use outhaul::PlanProblem;
 use outhaul_core::clock;
+use outhaul_core::identity::ANONYMOUS;
 use serde_json::{Map, Value};
 
-use super::OWNER;
 use super::members::text;
 use crate::auth::AuthSettings;
 
@@ -36,7 +36,7 @@ pub(super) fn with_owner<T>(
     };
     let owner = owner.map_err(|message| PlanProblem { pointer: format!("/{NAME}"), message });
     // The job is judged all the same, so that everything wrong is told at once.
-    let read = read(&rest, owner.as_deref().unwrap_or(OWNER));
+    let read = read(&rest, owner.as_deref().unwrap_or(ANONYMOUS));
     match (read, owner) {
         (Ok(read), Ok(owner)) => Ok((read, owner)),
         (read, owner) => Err(owner.err().into_iter().chain(read.err().into_iter().flatten()).collect()),
@@ -48,7 +48,7 @@ fn owner(given: Option<&Value>, auth: &AuthSettings, need: Need) -> Result<Strin
         None if auth.jwt().is_some() && need == Need::Yes => {
             Err(format!("is required, for callers need tokens here; {}", known(auth)))
         }
-        None => Ok(OWNER.to_owned()),
+        None => Ok(ANONYMOUS.to_owned()),
         Some(name) => {
             let identity = auth.identity(text(name)?, clock::now());
             identity

@@ -4,13 +4,13 @@
 use chrono::{DateTime, Utc};
 use outhaul::PlanProblem;
 use outhaul::schedule::{Times, due, words};
-use outhaul_core::schedule::{CatchUp, NewSchedule, NextSlot, Origin, Overlap, ScheduleSpec};
+use outhaul_core::schedule::{CatchUp, NextSlot, Overlap, ScheduleSpec};
 use outhaul_core::{clock, duration};
 use serde_json::{Map, Value};
 
 use super::members::{Members, object, span, text};
 use super::run_as::Need;
-use super::{Judge, OWNER, check_json, run_as};
+use super::{Judge, check_json, run_as};
 use crate::api::json::check_text;
 use crate::auth::AuthSettings;
 
@@ -32,17 +32,8 @@ const MAX_CRON: usize = 255;
 /// Stands in for times that are wrong, so that the job is judged all the same.
 const ANY_CRON: &str = "0 0 * * *";
 
-/// Reads what a schedule says, or everything that is wrong with it.
+/// Reads what a schedule says and whose its jobs are, or everything that is wrong with it.
 pub fn read_schedule(
-    members: &Map<String, Value>,
-    judge: &Judge<'_>,
-) -> Result<ScheduleSpec, Vec<PlanProblem>> {
-    read(members, judge, OWNER)
-}
-
-/// The same where identities have names: a schedule may say which of them it runs as. With it comes whose
-/// its jobs are.
-pub fn read_owned_schedule(
     members: &Map<String, Value>,
     judge: &Judge<'_>,
     auth: &AuthSettings,
@@ -132,12 +123,6 @@ fn read(
         jitter,
     });
     members.finish(spec)
-}
-
-/// The schedule to be stored, waiting for its first slot after `now`.
-pub fn new_schedule(name: &str, spec: ScheduleSpec, origin: Origin, now: DateTime<Utc>) -> NewSchedule {
-    let next = next_slot(name, &spec, now);
-    NewSchedule { name: name.to_owned(), spec, origin, owner: OWNER.to_owned(), next }
 }
 
 /// What a schedule waits for after a moment.

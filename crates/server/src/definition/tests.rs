@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use chrono::{TimeZone, Utc};
+use outhaul_core::identity::ANONYMOUS;
 use outhaul_core::schedule::{CatchUp, Overlap, ScheduleSpec};
 use outhaul_core::trigger::TriggerSpec;
 use serde_json::json;
 
 use super::*;
 use crate::api::tests::planner;
+use crate::auth::AuthSettings;
 use crate::planning::RequestPlanner;
 
 /// The bounds of a judge that lives as long as a test.
@@ -29,11 +31,12 @@ impl Bench {
     }
 
     fn schedule(&self, body: &Value) -> Result<ScheduleSpec, Vec<PlanProblem>> {
-        read_schedule(body.as_object().unwrap(), &self.judge())
+        read_schedule(body.as_object().unwrap(), &self.judge(), &AuthSettings::default())
+            .map(|(spec, _)| spec)
     }
 
     fn trigger(&self, body: &Value) -> Result<TriggerSpec, Vec<PlanProblem>> {
-        read_trigger(body.as_object().unwrap(), &self.judge())
+        read_trigger(body.as_object().unwrap(), &self.judge(), &AuthSettings::default()).map(|(spec, _)| spec)
     }
 }
 
@@ -169,8 +172,7 @@ fn the_job_of_a_schedule_is_tried_out() {
 fn a_new_schedule_waits_for_its_first_slot() {
     let spec = Bench::new().schedule(&with(nightly(), json!({"timezone": "Europe/Berlin"}))).unwrap();
     let now = Utc.with_ymd_and_hms(2026, 1, 10, 1, 0, 0).unwrap();
-    let new = new_schedule("nightly", spec, outhaul_core::schedule::Origin::Api, now);
-    let next = new.next.unwrap();
+    let next = next_slot("nightly", &spec, now).unwrap();
     assert_eq!(next.slot, Utc.with_ymd_and_hms(2026, 1, 11, 1, 0, 0).unwrap(), "strictly after now");
     assert_eq!(next.fire_at, next.slot);
 }
@@ -251,7 +253,7 @@ fn names_have_a_form() {
 
 #[test]
 fn jobs_belong_to_whoever_a_definition_runs_as() {
-    use crate::auth::{AuthSettings, JwtSettings, Keys, Mode, NamedIdentity};
+    use crate::auth::{JwtSettings, Keys, Mode, NamedIdentity};
     let bench = Bench::new();
     let identities = [("nightly".to_owned(), NamedIdentity::default())];
     let open = AuthSettings { identities: identities.into(), ..AuthSettings::default() };
@@ -260,18 +262,18 @@ fn jobs_belong_to_whoever_a_definition_runs_as() {
     let closed = AuthSettings { mode: Mode::Jwt(Box::new(jwt)), ..open.clone() };
     let schedule = |auth: &AuthSettings, changes: Value| {
         let body = with(nightly(), changes);
-        read_owned_schedule(body.as_object().unwrap(), &bench.judge(), auth).map(|(_, owner)| owner)
+        read_schedule(body.as_object().unwrap(), &bench.judge(), auth).map(|(_, owner)| owner)
     };
     let trigger = |auth: &AuthSettings, changes: Value| {
         let body = with(mail(), changes);
-        read_owned_trigger(body.as_object().unwrap(), &bench.judge(), auth).map(|(_, owner)| owner)
+        read_trigger(body.as_object().unwrap(), &bench.judge(), auth).map(|(_, owner)| owner)
     };
     assert_eq!(pointers(schedule(&closed, json!({}))), ["/runAs"]);
     assert_eq!(pointers(schedule(&closed, json!({"job": 5}))), ["/job", "/runAs"], "all at once");
-    assert_eq!(trigger(&closed, json!({})).unwrap(), OWNER, "its parents' owner is known when it fires");
+    assert_eq!(trigger(&closed, json!({})).unwrap(), ANONYMOUS, "its parents' owner is known when it fires");
     for read in [&schedule as &dyn Fn(&AuthSettings, Value) -> Result<String, Vec<PlanProblem>>, &trigger] {
         let owned = |auth: &AuthSettings, changes: Value| read(auth, changes).unwrap();
-        assert_eq!(owned(&open, json!({})), OWNER);
+        assert_eq!(owned(&open, json!({})), ANONYMOUS);
         for auth in [&open, &closed] {
             assert_eq!(owned(auth, json!({"runAs": "nightly"})), "identity:nightly");
             assert_eq!(owned(auth, json!({"run_as": "nightly"})), "identity:nightly");

@@ -7,13 +7,12 @@ use outhaul::PlanProblem;
 use outhaul::trigger::words;
 use outhaul_core::duration;
 use outhaul_core::job::{EXPORT, NewJob};
-use outhaul_core::schedule::Origin;
-use outhaul_core::trigger::{NewTrigger, TriggerSpec, term};
+use outhaul_core::trigger::{TriggerSpec, term};
 use serde_json::{Map, Value};
 
 use super::members::{Members, object, span, text};
 use super::run_as::Need;
-use super::{Judge, OWNER, check_json, run_as};
+use super::{Judge, check_json, run_as};
 use crate::api::json::{check_text, kind};
 use crate::auth::AuthSettings;
 
@@ -31,17 +30,8 @@ const MAX_WITHIN: Duration = Duration::from_secs(3650 * 86_400);
 /// The most terms that a refusal lists.
 const MAX_KNOWN: usize = 50;
 
-/// Reads what a trigger says, or everything that is wrong with it.
+/// Reads what a trigger says and whose its jobs are, or everything that is wrong with it.
 pub fn read_trigger(
-    members: &Map<String, Value>,
-    judge: &Judge<'_>,
-) -> Result<TriggerSpec, Vec<PlanProblem>> {
-    read(members, judge, OWNER)
-}
-
-/// The same where identities have names: a trigger may say which of them it runs as. With it comes whose
-/// its jobs are.
-pub fn read_owned_trigger(
     members: &Map<String, Value>,
     judge: &Judge<'_>,
     auth: &AuthSettings,
@@ -83,11 +73,6 @@ fn read(
         _ => None,
     };
     members.finish(spec)
-}
-
-/// The trigger to be stored.
-pub fn new_trigger(name: &str, spec: TriggerSpec, origin: Origin) -> NewTrigger {
-    NewTrigger { name: name.to_owned(), spec, origin, owner: OWNER.to_owned() }
 }
 
 fn list(value: &Value) -> Result<&Vec<Value>, String> {

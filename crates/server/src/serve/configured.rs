@@ -10,7 +10,7 @@ use outhaul_core::trigger::{NewTrigger, cycle};
 use super::StartError;
 use crate::config::definitions::place;
 use crate::config::{Config, Problems};
-use crate::definition::{Judge, new_schedule, new_trigger, read_owned_schedule, read_owned_trigger};
+use crate::definition::{Judge, next_slot, read_schedule, read_trigger};
 use crate::planning::RequestPlanner;
 
 /// What is to be stored.
@@ -27,17 +27,18 @@ pub(crate) fn judge(config: &Config, planner: &RequestPlanner) -> Result<Configu
     let (mut problems, now) = (Problems::default(), clock::now());
     let (mut schedules, mut triggers) = (Vec::new(), Vec::new());
     for (name, definition) in &config.schedules {
-        match read_owned_schedule(definition.body(), &judge, &config.auth) {
+        match read_schedule(definition.body(), &judge, &config.auth) {
             Ok((spec, owner)) => {
-                schedules.push(NewSchedule { owner, ..new_schedule(name, spec, Origin::Config, now) });
+                let next = next_slot(name, &spec, now);
+                schedules.push(NewSchedule { name: name.clone(), spec, origin: Origin::Config, owner, next });
             }
             Err(found) => add(&mut problems, "schedules", name, found),
         }
     }
     for (name, definition) in &config.triggers {
-        match read_owned_trigger(definition.body(), &judge, &config.auth) {
+        match read_trigger(definition.body(), &judge, &config.auth) {
             Ok((spec, owner)) => {
-                triggers.push(NewTrigger { owner, ..new_trigger(name, spec, Origin::Config) });
+                triggers.push(NewTrigger { name: name.clone(), spec, origin: Origin::Config, owner });
             }
             Err(found) => add(&mut problems, "triggers", name, found),
         }

@@ -1,6 +1,7 @@
 //! The words, rules and ports of Outhaul: everything that is true whatever the database, broker or
 //! storage. Nothing here does input or output, and nothing reads the clock or the environment.
 
+pub mod announcement;
 pub mod audit;
 pub mod clock;
 pub mod dead_letter;
@@ -13,6 +14,7 @@ pub mod identity;
 pub mod job;
 pub mod json;
 pub mod key;
+pub mod outbox;
 pub mod progress;
 pub mod queue;
 pub mod retry;

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::stream::BoxStream;
 
+use crate::announcement::{Announcement, ChunkName, DeliveryLag, NamedClaims};
 use crate::audit::{AuditEntry, AuditFilter, AuditRow};
 use crate::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use crate::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
@@ -16,6 +17,7 @@ use crate::history::{HistoryCursor, Transition};
 use crate::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use crate::identity::Visible;
 use crate::job::{ChunkRow, Job, JobStatus, NewJob};
+use crate::outbox::{NewOutboxMessage, OutboxMessage};
 use crate::progress::Progress;
 use crate::queue::{QueueRow, QueueSpec};
 use crate::schedule::{
@@ -166,6 +168,8 @@ pub struct StoreSettings {
     pub fairness_step: Duration,
     /// How long an idempotency key is held after its job finished.
     pub idempotency_window: Duration,
+    /// Whether a chunk that dies leaves a parking message in the outbox, for a broker.
+    pub parking: bool,
 }
 
 /// Jobs, chunks, queues, files and workers in a database. All times are the database's own.
@@ -391,6 +395,17 @@ pub trait Store: Send + Sync {
         total: u32,
     ) -> StoreResult<Vec<ClaimedChunk>>;
 
+    /// Claims the named chunks that are QUEUED, under the same guards: at most `limit` of each wanted
+    /// queue and `total` in all, in the order of the names; and says of the others why not. The announcement of
+    /// one without a slot is put off with the claim, in the same transaction.
+    async fn chunks_claim_named(
+        &self,
+        worker: WorkerId,
+        names: &[ChunkName],
+        wants: &[Want],
+        total: u32,
+    ) -> StoreResult<NamedClaims>;
+
     /// Renews leases and slots of a worker in one statement.
     async fn chunks_heartbeat(&self, worker: WorkerId, leases: &[Lease], slots: &[Slot])
     -> StoreResult<Beat>;
@@ -442,6 +457,51 @@ pub trait Store: Send + Sync {
 
     /// Forgets a leftover that was removed, unless a new writer took its place.
     async fn file_leftover_removed(&self, leftover: &Leftover) -> StoreResult<()>;
+
+    // --- announcements and the outbox ---
+
+    /// Marks QUEUED chunks of these queues as announced, in claim order, and returns them to be published:
+    /// at most `limit`, and only so many that no queue has more than `window` announced and unclaimed. Not
+    /// of paused queues, nor of jobs that ended. A queue that another relay looks at is left out.
+    /// They count as announced for [`crate::announcement::ANNOUNCEMENT_HELD`].
+    async fn announcements_take(
+        &self,
+        queues: &[QueueId],
+        window: u32,
+        limit: u32,
+    ) -> StoreResult<Vec<Announcement>>;
+
+    /// Notes that the broker has them: they count as announced for `expiry`, twice as long with every time
+    /// that they ran out before (32 times at most). Only under the mark that the caller was given: what another
+    /// relay has marked since is not touched, and what was cleared or put off stays so, for its message was
+    /// faster than this call.
+    async fn announcements_confirm(
+        &self,
+        announcements: &[Announcement],
+        expiry: Duration,
+    ) -> StoreResult<()>;
+
+    /// Lets chunks be announced again after `wait`, twice as long with every time that they were cleared
+    /// before, up to [`crate::announcement::ANNOUNCEMENT_DEFERRED`]; at once if it is zero. Never later than
+    /// they would have been.
+    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()>;
+
+    /// The broker may have lost its messages: what is not claimed within
+    /// [`crate::announcement::ANNOUNCEMENT_DOUBTED`] is announced again.
+    async fn announcements_doubt(&self) -> StoreResult<()>;
+
+    /// Puts messages into the outbox that tell of no chunk's death.
+    async fn outbox_put(&self, messages: &[NewOutboxMessage]) -> StoreResult<()>;
+
+    /// Messages of the outbox, oldest first; each is handed to one relay at a time, and to another when
+    /// it is still there after [`crate::announcement::ANNOUNCEMENT_HELD`].
+    async fn outbox_take(&self, limit: u32) -> StoreResult<Vec<OutboxMessage>>;
+
+    /// Deletes messages that the broker has confirmed.
+    async fn outbox_delete(&self, ids: &[i64]) -> StoreResult<()>;
+
+    /// How far the relays are behind.
+    async fn delivery_lag(&self) -> StoreResult<DeliveryLag>;
 
     // --- sweeps: guarded, batched, harmless in any number ---
 

@@ -160,6 +160,7 @@ impl Client {
             lease: Duration::from_secs(60),
             fairness_step: Duration::from_millis(100),
             idempotency_window: Duration::from_secs(100 * 365 * 86_400),
+            parking: false,
         };
         let options = OpenOptions { listen: false, migrate: false, ..OpenOptions::default() };
         Ok(Self::new(open(&Secret::new(url), settings, options).await?.api))

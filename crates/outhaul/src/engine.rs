@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use outhaul_core::delivery::Delivery;
+use outhaul_core::delivery::{Delivery, Message};
 use outhaul_core::id::WorkerId;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::store::{Store, StoreError};
@@ -32,7 +32,7 @@ use crate::settings::{EngineSettings, Stores, WorkerSettings};
 use crate::stager::Stager;
 use crate::sweeper::Sweeper;
 use crate::trigger::Triggers;
-use crate::worker::{WorkQueue, Worker};
+use crate::worker::{Named, Passing, WorkQueue, Worker};
 
 /// Time on top of the lease for a stop: handlers get a few seconds to return, then are aborted.
 const STOPPING: Duration = Duration::from_secs(10);
@@ -55,6 +55,8 @@ struct Parts {
     settings: WorkerSettings,
     /// The claim loop, if this process runs chunks.
     worker: Option<JoinHandle<()>>,
+    /// For messages that arrive after its end.
+    passing: Passing,
     /// The sweeps.
     duties: Vec<JoinHandle<()>>,
     recorder: JoinHandle<()>,
@@ -90,6 +92,8 @@ impl Engine {
         if !settings.worker_role && !settings.scheduler_role {
             return Ok(engine);
         }
+        let known: Vec<_> = queues.iter().map(|queue| (queue.id, queue.name.clone())).collect();
+        delivery.queues_known(&known);
         let concurrency = if settings.worker_role { settings.worker.concurrency } else { 0 };
         let known = NewWorker { host: settings.host.clone(), roles: settings.roles.clone(), concurrency };
         if settings.worker_role && registry.needs_job_threads() {
@@ -144,6 +148,7 @@ impl Engine {
             };
             duties.push(duty::start(pruner, stop.clone()));
         }
+        let passing = Passing { id, store: store.clone(), delivery: delivery.clone() };
         let worker = settings.worker_role.then(|| {
             let runner = Runner { store: store.clone(), recorder, jobs: self.jobs.clone() };
             let worker = Worker {
@@ -155,12 +160,14 @@ impl Engine {
                 queues,
                 owned,
                 runner,
+                named: Named::default(),
+                passing: passing.clone(),
             };
             tokio::spawn(worker.run(stop.clone()))
         });
         info!(worker = %id, roles = %settings.roles, "worker {id} started");
         let (settings, recorder) = (settings.worker, recording);
-        Ok(Parts { id, store, settings, worker, duties, recorder, keeper, keeper_stop })
+        Ok(Parts { id, store, settings, worker, passing, duties, recorder, keeper, keeper_stop })
     }
 
     /// How many chunks this process owns right now.
@@ -205,9 +212,17 @@ impl Engine {
 
 impl Parts {
     async fn stop(self, owned: &Owned) {
-        if let Some(worker) = self.worker {
-            ended(worker).await;
-        }
+        let passed = CancellationToken::new();
+        let passing = match self.worker {
+            Some(worker) => {
+                ended(worker).await;
+                let (passing, passed) = (self.passing, passed.clone());
+                // What cannot be passed on the broker hands out again when the connection ends.
+                let abandon = |message: Message| message.receipt.abandon();
+                Some(tokio::spawn(async move { passing.run(&passed).await.into_iter().for_each(abandon) }))
+            }
+            None => None,
+        };
         if tokio::time::timeout(self.settings.shutdown_grace, owned.until_empty()).await.is_err() {
             owned.all().iter().for_each(|chunk| {
                 chunk.tell(Stop::Shutdown);
@@ -216,6 +231,10 @@ impl Parts {
             if tokio::time::timeout(self.settings.lease + STOPPING, owned.until_empty()).await.is_err() {
                 warn!(left = owned.len(), "chunks could not be given back; their leases will run out");
             }
+        }
+        passed.cancel();
+        if let Some(passing) = passing {
+            ended(passing).await;
         }
         if owned.len() == 0 {
             ended(self.recorder).await;
@@ -275,7 +294,7 @@ async fn sync_queues(store: &Arc<dyn Store>, registry: &Registry) -> Result<Vec<
     let ids = store.queues_sync(&specs).await?;
     let queues = specs.into_iter().filter_map(|spec| {
         let id = *ids.get(&spec.name)?;
-        Some(WorkQueue { id, budget: spec.max_concurrent, slots_again: None })
+        Some(WorkQueue { id, name: spec.name, budget: spec.max_concurrent, slots_again: None })
     });
     Ok(queues.collect())
 }

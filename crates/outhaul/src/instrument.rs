@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::stream::BoxStream;
+use outhaul_core::announcement::{Announcement, ChunkName, DeliveryLag, NamedClaims};
 use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
+use outhaul_core::outbox::{NewOutboxMessage, OutboxMessage};
 use outhaul_core::progress::Progress;
 use outhaul_core::queue::{QueueRow, QueueSpec};
 use outhaul_core::schedule::{
@@ -110,6 +112,7 @@ verbs! {
     worker_leave(worker: WorkerId) -> ();
     workers_list(within: Duration) -> Vec<WorkerRow>;
     chunks_claim(worker: WorkerId, wants: &[Want], total: u32) -> Vec<ClaimedChunk>;
+    chunks_claim_named(worker: WorkerId, names: &[ChunkName], wants: &[Want], total: u32) -> NamedClaims;
     chunks_heartbeat(worker: WorkerId, leases: &[Lease], slots: &[Slot]) -> Beat;
     chunks_cancelled(leases: &[Lease]) -> Vec<Lease>;
     chunk_may_publish(lease: Lease) -> bool;
@@ -125,6 +128,14 @@ verbs! {
     file_upload(lease: Lease, identity: &FileIdentity, upload: &Upload) -> bool;
     files_leftover(limit: u32) -> Vec<Leftover>;
     file_leftover_removed(leftover: &Leftover) -> ();
+    announcements_take(queues: &[QueueId], window: u32, limit: u32) -> Vec<Announcement>;
+    announcements_confirm(announcements: &[Announcement], expiry: Duration) -> ();
+    announcements_clear(chunks: &[ChunkId], wait: Duration) -> ();
+    announcements_doubt() -> ();
+    outbox_put(messages: &[NewOutboxMessage]) -> ();
+    outbox_take(limit: u32) -> Vec<OutboxMessage>;
+    outbox_delete(ids: &[i64]) -> ();
+    delivery_lag() -> DeliveryLag;
     chunks_stage(limit: u32) -> Staged;
     chunks_expired(limit: u32) -> Vec<ExpiredChunk>;
     counts_repair(quiet: Duration, limit: u32) -> u64;

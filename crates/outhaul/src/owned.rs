@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use outhaul_core::delivery::Receipt;
 use outhaul_core::id::Lease;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_core::worker::{ClaimedChunk, Slot};
@@ -28,6 +29,8 @@ pub(crate) struct OwnedChunk {
     recording: AtomicBool,
     /// Whether its place is free for the next although its outcome is not recorded yet.
     vacated: AtomicBool,
+    /// Of the message that named it, with a broker.
+    receipt: Mutex<Option<Receipt>>,
 }
 
 impl OwnedChunk {
@@ -36,10 +39,24 @@ impl OwnedChunk {
         handler: Option<Arc<dyn Handler>>,
         slot: Option<Slot>,
         lease: LocalLease,
+        receipt: Option<Receipt>,
     ) -> Arc<Self> {
-        let (stop, recording, vacated) =
-            (watch::channel(None).0, AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { chunk, handler, slot, pulse: Arc::new(Pulse::new(lease)), stop, recording, vacated })
+        Arc::new(Self {
+            chunk,
+            handler,
+            slot,
+            pulse: Arc::new(Pulse::new(lease)),
+            stop: watch::channel(None).0,
+            recording: AtomicBool::new(false),
+            vacated: AtomicBool::new(false),
+            receipt: Mutex::new(receipt),
+        })
+    }
+
+    /// Acknowledges the message that named it.
+    fn acknowledge(&self) {
+        let receipt = self.receipt.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(receipt);
     }
 
     pub(crate) fn lease(&self) -> Lease {
@@ -135,13 +152,14 @@ impl Owned {
         }
     }
 
-    /// Its outcome is recorded, or was discarded.
+    /// Its outcome is recorded, or was discarded: only now is its message acknowledged.
     pub(crate) fn remove(&self, lease: Lease) {
         let mut chunks = self.chunks();
         let removed = chunks.remove(&lease);
         metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
         drop(chunks);
         if let Some(chunk) = removed {
+            chunk.acknowledge();
             self.vacate(&chunk);
         }
     }

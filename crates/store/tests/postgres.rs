@@ -140,6 +140,7 @@ async fn a_server_that_vanishes_without_a_word_is_found_again() {
         lease: Duration::from_secs(60),
         fairness_step: Duration::ZERO,
         idempotency_window: Duration::ZERO,
+        parking: false,
     };
     let options = PostgresOptions {
         max_connections: 1,

@@ -20,6 +20,7 @@ impl TempStore {
             lease: Duration::from_secs(3600),
             fairness_step: Duration::from_millis(100),
             idempotency_window: Duration::from_secs(24 * 3600),
+            parking: false,
         };
         let name = format!("outhaul-test-{:016x}", rand::random::<u64>());
         let folder = Folder(std::env::temp_dir().join(name));

@@ -21,6 +21,7 @@ async fn open(folder: &TempDir) -> Arc<dyn Store> {
         lease: LEASE,
         fairness_step: Duration::from_millis(100),
         idempotency_window: Duration::from_secs(60),
+        parking: false,
     };
     let store = SqliteStore::open(&folder.path().join("outhaul.db"), settings).await.unwrap();
     Arc::new(Instrumented::new(Arc::new(store)))

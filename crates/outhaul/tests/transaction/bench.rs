@@ -120,6 +120,7 @@ impl Bench {
             lease: LEASE,
             fairness_step: Duration::from_millis(100),
             idempotency_window: Duration::from_secs(60),
+            parking: false,
         };
         let (url, lost) = proxy::start(database.url()).await;
         let opened = open(&Secret::new(url), settings, OpenOptions::default()).await.unwrap();

@@ -118,6 +118,7 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
             lease: worker.lease,
             fairness_step: queue.fairness_step.0,
             idempotency_window: idempotency.window.0,
+            parking: false,
         },
         worker,
         auth,

@@ -55,7 +55,8 @@ pub(crate) fn start(database: &str, folder: &Path, number: usize) -> Child {
 /// The store as these processes open it.
 pub(crate) async fn store(database: &str, migrate: bool) -> Arc<dyn Store> {
     let minute = Duration::from_secs(60);
-    let settings = StoreSettings { lease: minute, fairness_step: minute, idempotency_window: minute };
+    let settings =
+        StoreSettings { lease: minute, fairness_step: minute, idempotency_window: minute, parking: false };
     let options = OpenOptions { listen: false, migrate, api_connections: 1, engine_connections: 2 };
     open(&Secret::new(database), settings, options).await.expect("open the database").engine
 }

@@ -13,7 +13,7 @@ use outhaul_core::worker::{Beat, ClaimedChunk, Failure, Finish, Settled, Slot, W
 
 use super::PostgresStore;
 use super::queue::slot_columns;
-use super::row::{ClaimRow, LeaseRow, chunk_row, columns, interval};
+use super::row::{ClaimRow, LeaseRow, chunk_row, columns, interval, want_columns};
 use crate::error::{corrupt, from_sqlx};
 
 impl PostgresStore {
@@ -45,14 +45,12 @@ impl PostgresStore {
         wants: &[Want],
         total: u32,
     ) -> StoreResult<Vec<ClaimedChunk>> {
-        let bounded = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
-        let queues: Vec<i32> = wants.iter().map(|want| i32::try_from(want.queue.0).unwrap_or(-1)).collect();
-        let limits: Vec<i32> = wants.iter().map(|want| bounded(want.limit)).collect();
+        let (queues, limits) = want_columns(wants);
         let rows: Vec<ClaimRow> = sqlx::query_as(include_str!("sql/chunks_claim.sql"))
             .bind(worker.0)
             .bind(queues)
             .bind(limits)
-            .bind(bounded(total))
+            .bind(i32::try_from(total).unwrap_or(i32::MAX))
             .bind(interval(self.settings.lease))
             .fetch_all(&self.pool())
             .await
@@ -159,6 +157,7 @@ impl PostgresStore {
             .bind(failures.iter().map(|failure| failure.retry_in.map(interval)).collect::<Vec<_>>())
             .bind(failures.iter().map(|failure| failure.cause.as_str()).collect::<Vec<_>>())
             .bind(failures.iter().map(|failure| failure.step.as_deref()).collect::<Vec<_>>())
+            .bind(self.settings.parking)
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;

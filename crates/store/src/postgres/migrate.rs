@@ -11,13 +11,14 @@ use super::connect::{connect_options, refuse_unsafe};
 use crate::error::from_sqlx;
 
 /// Versions and their SQL, ascending.
-const MIGRATIONS: [(i64, &str, &str); 6] = [
+const MIGRATIONS: [(i64, &str, &str); 7] = [
     (1, "engine", include_str!("migrations/0001_engine.sql")),
     (2, "custom_jobs", include_str!("migrations/0002_custom_jobs.sql")),
     (3, "progress", include_str!("migrations/0003_progress.sql")),
     (4, "dependencies", include_str!("migrations/0004_dependencies.sql")),
     (5, "schedules", include_str!("migrations/0005_schedules.sql")),
     (6, "identity", include_str!("migrations/0006_identity.sql")),
+    (7, "delivery", include_str!("migrations/0007_delivery.sql")),
 ];
 
 /// The key of the lock under which migrations run.

@@ -1,6 +1,7 @@
 //! The PostgreSQL store (15 and later). SQL lives in `sql/`, named after the verbs of the `Store`
 //! port; this folder only binds values and reads rows.
 
+mod announcement;
 mod audit;
 mod chunk;
 mod connect;
@@ -10,6 +11,7 @@ mod file;
 mod history;
 mod job;
 mod migrate;
+mod outbox;
 mod queue;
 mod redrive;
 mod row;
@@ -31,12 +33,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::stream::BoxStream;
+use outhaul_core::announcement::{Announcement, ChunkName, DeliveryLag, NamedClaims};
 use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
+use outhaul_core::outbox::{NewOutboxMessage, OutboxMessage};
 use outhaul_core::progress::Progress;
 use outhaul_core::queue::{QueueRow, QueueSpec};
 use outhaul_core::schedule::{
@@ -251,6 +255,57 @@ impl Store for PostgresStore {
         total: u32,
     ) -> StoreResult<Vec<ClaimedChunk>> {
         self.bounded(self.claim(worker, wants, total)).await
+    }
+
+    async fn chunks_claim_named(
+        &self,
+        worker: WorkerId,
+        names: &[ChunkName],
+        wants: &[Want],
+        total: u32,
+    ) -> StoreResult<NamedClaims> {
+        self.bounded(self.claim_named(worker, names, wants, total)).await
+    }
+
+    async fn announcements_take(
+        &self,
+        queues: &[QueueId],
+        window: u32,
+        limit: u32,
+    ) -> StoreResult<Vec<Announcement>> {
+        self.bounded(self.take_announcements(queues, window, limit)).await
+    }
+
+    async fn announcements_confirm(
+        &self,
+        announcements: &[Announcement],
+        expiry: Duration,
+    ) -> StoreResult<()> {
+        self.bounded(self.confirm_announcements(announcements, expiry)).await
+    }
+
+    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+        self.bounded(self.clear_announcements(chunks, wait)).await
+    }
+
+    async fn announcements_doubt(&self) -> StoreResult<()> {
+        self.bounded(self.doubt_announcements()).await
+    }
+
+    async fn outbox_put(&self, messages: &[NewOutboxMessage]) -> StoreResult<()> {
+        self.bounded(self.put_outbox(messages)).await
+    }
+
+    async fn outbox_take(&self, limit: u32) -> StoreResult<Vec<OutboxMessage>> {
+        self.bounded(self.take_outbox(limit)).await
+    }
+
+    async fn outbox_delete(&self, ids: &[i64]) -> StoreResult<()> {
+        self.bounded(self.delete_outbox(ids)).await
+    }
+
+    async fn delivery_lag(&self) -> StoreResult<DeliveryLag> {
+        self.bounded(self.lag_of_delivery()).await
     }
 
     async fn chunks_heartbeat(

@@ -10,7 +10,7 @@ use outhaul_core::job::{ChunkFile, ChunkRow, Counts, Job, JobStatus, OnFailure};
 use outhaul_core::progress::{ChunkProgress, Moving};
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::StoreResult;
-use outhaul_core::worker::ClaimedChunk;
+use outhaul_core::worker::{ClaimedChunk, Want};
 use sqlx::FromRow;
 use sqlx::postgres::types::PgInterval;
 use sqlx::types::Json;
@@ -33,6 +33,12 @@ pub(super) fn span(interval: &PgInterval) -> Duration {
 /// Leases as two columns.
 pub(super) fn columns(leases: &[Lease]) -> (Vec<i64>, Vec<i64>) {
     leases.iter().map(|lease| (lease.chunk.0, lease.fence)).unzip()
+}
+
+/// What a worker wants, as two columns.
+pub(super) fn want_columns(wants: &[Want]) -> (Vec<i32>, Vec<i32>) {
+    let bounded = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    wants.iter().map(|want| (i32::try_from(want.queue.0).unwrap_or(-1), bounded(want.limit))).unzip()
 }
 
 #[derive(FromRow)]

@@ -42,6 +42,12 @@ impl PostgresStore {
         answers.pop().ok_or_else(|| StoreError::Refused("a submission without an answer".into()))
     }
 
+    /// How many connections there are for everything that is asked at once. A submission holds one while it is
+    /// stored, and may wait for another of its owner's meanwhile: whoever lets many submit should leave some to others.
+    pub fn most_connections(&self) -> u32 {
+        self.pool().options().get_max_connections()
+    }
+
     /// Looks up what a submission needs to know. Outside of transactions: it may use another connection.
     pub(super) async fn batch(&self, jobs: Vec<NewJob>) -> StoreResult<Batch> {
         let mut queues = HashMap::new();

@@ -71,6 +71,7 @@ impl PostgresStore {
             .map_err(from_sqlx)?;
         let dead: i64 = sqlx::query_scalar(include_str!("sql/chunks_stage_release_fail.sql"))
             .bind(limit)
+            .bind(self.settings.parking)
             .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)?;

@@ -12,6 +12,7 @@ use super::SqliteStore;
 use super::convert::{json, lease, leases as leases_json, now, time};
 use super::file::ManifestColumns;
 use super::history::{self, Entry};
+use super::transaction::Write;
 use crate::error::{corrupt, from_sqlx, readable};
 use crate::page::cut;
 
@@ -71,11 +72,12 @@ pub(super) async fn list(
     Ok(Page { items: rows.into_iter().map(ListedChunk::into_row).collect::<StoreResult<_>>()?, next })
 }
 
+/// A chunk that may be claimed, as it is before the claim.
 #[derive(sqlx::FromRow)]
-struct QueuedChunk {
-    id: i64,
+pub(super) struct QueuedChunk {
+    pub(super) id: i64,
     fence: i64,
-    queue_id: i64,
+    pub(super) queue_id: i64,
     chunk_key: String,
     key: Option<String>,
     effective_date: Option<NaiveDate>,
@@ -99,32 +101,39 @@ pub(super) async fn claim(
     store
         .write(move |write| {
             Box::pin(async move {
-                let (now, lease_until) = (write.now, write.lease_until());
                 let queued: Vec<QueuedChunk> = sqlx::query_as(include_str!("sql/chunks_claim.sql"))
                     .bind(wants)
                     .bind(total)
                     .fetch_all(write.connection())
                     .await
                     .map_err(from_sqlx)?;
-                if queued.is_empty() {
-                    return Ok(Vec::new());
-                }
-                // What was read above cannot move before this: no one else can write now.
-                sqlx::query(include_str!("sql/chunks_claim_own.sql"))
-                    .bind(json(queued.iter().map(|chunk| chunk.id).collect::<Vec<_>>()))
-                    .bind(worker.0)
-                    .bind(now)
-                    .bind(lease_until)
-                    .execute(write.connection())
-                    .await
-                    .map_err(from_sqlx)?;
-                let again: Vec<Entry<'_>> =
-                    queued.iter().filter_map(|chunk| chunk.claimed_again(worker)).collect();
-                history::append(write, &again).await?;
-                Ok(queued.into_iter().map(|chunk| chunk.claimed_at(now)).collect())
+                own(write, worker, queued).await
             })
         })
         .await
+}
+
+/// Makes these chunks the worker's. They were read in this transaction, so that none can have moved since.
+pub(super) async fn own(
+    write: &mut Write,
+    worker: WorkerId,
+    queued: Vec<QueuedChunk>,
+) -> StoreResult<Vec<ClaimedChunk>> {
+    if queued.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (now, lease_until) = (write.now, write.lease_until());
+    sqlx::query(include_str!("sql/chunks_claim_own.sql"))
+        .bind(json(queued.iter().map(|chunk| chunk.id).collect::<Vec<_>>()))
+        .bind(worker.0)
+        .bind(now)
+        .bind(lease_until)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    let again: Vec<Entry<'_>> = queued.iter().filter_map(|chunk| chunk.claimed_again(worker)).collect();
+    history::append(write, &again).await?;
+    Ok(queued.into_iter().map(|chunk| chunk.claimed_at(now)).collect())
 }
 
 impl QueuedChunk {

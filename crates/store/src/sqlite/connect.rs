@@ -185,6 +185,7 @@ mod tests {
             lease: Duration::from_secs(60),
             fairness_step: Duration::ZERO,
             idempotency_window: Duration::ZERO,
+            parking: false,
         };
         let store = SqliteStore::open(&folder.path().join("outhaul.db"), settings).await.unwrap();
         let mut transaction = store.inner.writer.begin_with("BEGIN IMMEDIATE").await.unwrap();

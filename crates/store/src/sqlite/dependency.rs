@@ -9,6 +9,7 @@ use outhaul_core::store::StoreResult;
 
 use super::convert::json;
 use super::history::{Entry, Waiting, append, ids};
+use super::outbox;
 use super::transaction::Write;
 use crate::error::from_sqlx;
 
@@ -176,5 +177,6 @@ async fn fail_chunks(write: &mut Write, child: i64, verdict: &Verdict) -> StoreR
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;
+    outbox::park(write, waiting.iter().map(|chunk| chunk.id)).await?;
     Ok(waiting.len() as i64)
 }

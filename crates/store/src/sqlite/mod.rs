@@ -3,6 +3,7 @@
 //! Every write runs in `BEGIN IMMEDIATE` on one connection, so a verb that reads and then writes sees
 //! nothing move in between; reads have connections of their own. SQL is in `sql/`, named after the verbs.
 
+mod announcement;
 mod audit;
 mod chunk;
 mod connect;
@@ -14,6 +15,8 @@ mod file;
 mod finish;
 mod history;
 mod job;
+mod named_claim;
+mod outbox;
 mod outcome;
 mod progress;
 mod queue;
@@ -38,12 +41,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::stream::BoxStream;
+use outhaul_core::announcement::{Announcement, ChunkName, DeliveryLag, NamedClaims};
 use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
+use outhaul_core::outbox::{NewOutboxMessage, OutboxMessage};
 use outhaul_core::progress::Progress;
 use outhaul_core::queue::{QueueRow, QueueSpec};
 use outhaul_core::schedule::{
@@ -263,6 +268,57 @@ impl Store for SqliteStore {
         total: u32,
     ) -> StoreResult<Vec<ClaimedChunk>> {
         chunk::claim(self, worker, wants, total).await
+    }
+
+    async fn chunks_claim_named(
+        &self,
+        worker: WorkerId,
+        names: &[ChunkName],
+        wants: &[Want],
+        total: u32,
+    ) -> StoreResult<NamedClaims> {
+        named_claim::claim(self, worker, names, wants, total).await
+    }
+
+    async fn announcements_take(
+        &self,
+        queues: &[QueueId],
+        window: u32,
+        limit: u32,
+    ) -> StoreResult<Vec<Announcement>> {
+        announcement::take(self, queues, window, limit).await
+    }
+
+    async fn announcements_confirm(
+        &self,
+        announcements: &[Announcement],
+        expiry: Duration,
+    ) -> StoreResult<()> {
+        announcement::confirm(self, announcements, expiry).await
+    }
+
+    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+        announcement::clear(self, chunks, wait).await
+    }
+
+    async fn announcements_doubt(&self) -> StoreResult<()> {
+        announcement::doubt(self).await
+    }
+
+    async fn outbox_put(&self, messages: &[NewOutboxMessage]) -> StoreResult<()> {
+        outbox::put(self, messages).await
+    }
+
+    async fn outbox_take(&self, limit: u32) -> StoreResult<Vec<OutboxMessage>> {
+        outbox::take(self, limit).await
+    }
+
+    async fn outbox_delete(&self, ids: &[i64]) -> StoreResult<()> {
+        outbox::delete(self, ids).await
+    }
+
+    async fn delivery_lag(&self) -> StoreResult<DeliveryLag> {
+        outbox::lag(self).await
     }
 
     async fn chunks_heartbeat(

@@ -14,8 +14,8 @@ use super::SqliteStore;
 use super::convert::{json, leases as leases_json, micros};
 use super::counts::{Changes, Moved};
 use super::history::{self, Entry, Owners};
-use super::progress;
 use super::transaction::Write;
+use super::{outbox, progress};
 use crate::error::{corrupt, from_sqlx};
 
 #[derive(Serialize)]
@@ -117,6 +117,8 @@ async fn fail_in(write: &mut Write, failures: &[Failure]) -> StoreResult<Vec<Set
     history::append(write, &entries).await?;
     let ended = settled.iter().filter(|settled| settled.state != ChunkState::Retry);
     progress::forget(write, ended.map(|settled| settled.lease.chunk.0)).await?;
+    let dead = settled.iter().filter(|settled| settled.state == ChunkState::Dead);
+    outbox::park(write, dead.map(|settled| settled.lease.chunk.0)).await?;
     changes.record(write).await?;
     Ok(settled)
 }

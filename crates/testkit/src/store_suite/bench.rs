@@ -1,70 +1,46 @@
 //! What every case uses: a fresh store with a queue and a worker, short words for common acts, and
 //! checks that hold after any of them.
 
-use std::collections::BTreeMap;
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::NaiveDate;
-use outhaul_core::clock;
+use futures::future::BoxFuture;
 use outhaul_core::history::Transition;
 use outhaul_core::id::{JobId, Lease, QueueId, WorkerId};
-use outhaul_core::job::{EXPORT, Idempotency, Job, NewChunk, NewJob, OnFailure};
-use outhaul_core::queue::QueueSpec;
+use outhaul_core::job::{Idempotency, Job, NewChunk, NewJob};
 use outhaul_core::state::ChunkState;
-use outhaul_core::store::{Staged, Store, StoreSettings, Submitted};
-use outhaul_core::worker::{ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Want};
-use tokio::task::{JoinError, JoinSet};
+use outhaul_core::store::{Staged, Store, StoreSettings};
+use outhaul_core::worker::{ClaimedChunk, ExpiredChunk, Failure, Finish, Settled, Want};
+use tokio::task::JoinSet;
 
 use super::{Fixture, Probe};
+use crate::sample;
+use crate::suite::{Notes, panic_text};
 
-/// The queue of most cases; it has no budget.
-pub(super) const QUEUE: &str = "source:warehouse";
-/// A second one.
-pub(super) const MAIL: &str = "job:MAIL";
-
-/// Long enough never to run out in a case.
-pub(super) const LONG: Duration = Duration::from_secs(3600);
-
-/// What cases use unless they say otherwise.
-pub(super) const SETTINGS: StoreSettings = StoreSettings {
-    lease: LONG,
-    fairness_step: Duration::from_millis(100),
-    idempotency_window: Duration::from_secs(24 * 3600),
-};
+pub(super) use crate::sample::{LONG, MAIL, QUEUE, SETTINGS, chunk, day, job, plain, register};
+pub(super) use crate::waiting::eventually;
 
 /// Leases that run out while a case looks on.
 pub(super) const SHORT_LEASE: StoreSettings = StoreSettings { lease: Duration::from_millis(20), ..SETTINGS };
 
-type Make = dyn Fn(StoreSettings) -> Pin<Box<dyn Future<Output = Fixture> + Send>> + Send + Sync;
+pub(super) type Make = dyn Fn(StoreSettings) -> BoxFuture<'static, Fixture> + Send + Sync;
 
 /// What a case starts from.
-#[derive(Clone)]
 pub(super) struct Kit {
     make: Arc<Make>,
-    notes: Arc<Mutex<Vec<String>>>,
+    notes: Notes,
 }
 
 impl Kit {
-    pub(super) fn new<F>(make: F) -> Self
-    where
-        F: Fn(StoreSettings) -> Pin<Box<dyn Future<Output = Fixture> + Send>> + Send + Sync + 'static,
-    {
-        Self { make: Arc::new(make), notes: Arc::default() }
-    }
-
-    /// The same, with notes of its own.
-    pub(super) fn for_case(&self) -> Self {
-        Self { make: self.make.clone(), notes: Arc::default() }
+    pub(super) fn new(make: Arc<Make>, notes: Notes) -> Self {
+        Self { make, notes }
     }
 
     /// A fresh store on a database of its own.
     pub(super) async fn bench(&self, settings: StoreSettings) -> Bench {
         let Fixture { store, second, probe, keep } = (self.make)(settings).await;
-        let specs = [QUEUE, MAIL].map(|name| QueueSpec { name: name.to_owned(), max_concurrent: None });
-        let queues = store.queues_sync(&specs).await.expect("queues_sync");
+        let queues = sample::queues(&*store).await;
         let other = second.clone().unwrap_or_else(|| store.clone());
         let worker = register(&*store).await;
         Bench {
@@ -82,13 +58,8 @@ impl Kit {
     pub(super) fn seed(&self) -> u64 {
         let given = std::env::var("OUTHAUL_SUITE_SEED").ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-        self.notes.lock().expect("no holder panics").push(format!("OUTHAUL_SUITE_SEED={seed}"));
+        self.notes.add(format!("OUTHAUL_SUITE_SEED={seed}"));
         seed
-    }
-
-    pub(super) fn notes(&self) -> String {
-        let notes = self.notes.lock().expect("no holder panics");
-        if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) }
     }
 }
 
@@ -107,10 +78,7 @@ pub(super) struct Bench {
 impl Bench {
     /// Submits a job that must be new.
     pub(super) async fn submit(&self, job: NewJob) -> Job {
-        match self.store.job_submit(job).await.expect("job_submit") {
-            Submitted::Created(job) => job,
-            other => panic!("expected a new job, got {other:?}"),
-        }
+        sample::submit(&*self.store, job).await
     }
 
     /// Claims from [`QUEUE`].
@@ -245,43 +213,6 @@ const WRONG_COUNTS: &str = "
     where j.total <> c.total or j.done <> c.done or j.failed <> c.failed or j.cancelled <> c.cancelled
        or j.reused <> c.reused or j.rows <> c.rows or j.bytes <> c.bytes";
 
-/// Makes a worker known.
-pub(super) async fn register(store: &dyn Store) -> WorkerId {
-    let worker = NewWorker { host: "host".to_owned(), roles: "worker".to_owned(), concurrency: 8 };
-    store.worker_register(&worker).await.expect("worker_register")
-}
-
-/// The date of every export in the suite.
-pub(super) fn day() -> NaiveDate {
-    NaiveDate::from_ymd_opt(2025, 3, 15).expect("a real date")
-}
-
-/// A new export of so many chunks: keys K00000, K00001 …
-pub(super) fn job(chunks: usize) -> NewJob {
-    NewJob {
-        job_id: JobId::new(clock::now(), rand::random()),
-        job_type: EXPORT.to_owned(),
-        dataset: Some("positions".to_owned()),
-        owner: "anonymous".to_owned(),
-        idempotency: None,
-        unique_key: None,
-        request: serde_json::json!({ "dataset": "positions" }),
-        params: serde_json::json!({ "format": "CSV" }),
-        priority: 5,
-        on_failure: OnFailure::Stop,
-        labels: BTreeMap::new(),
-        run_at: None,
-        parents: Vec::new(),
-        on_parent_failure: Default::default(),
-        base_path: Some("exports/".to_owned()),
-        identity: None,
-        scope: String::new(),
-        made_by: None,
-        quota: None,
-        chunks: (0..chunks).map(|n| chunk(&format!("K{n:05}"))).collect(),
-    }
-}
-
 /// A new custom job: its one chunk waits in [`QUEUE`], where [`Bench::claim`] looks.
 pub(super) fn custom() -> NewJob {
     let main =
@@ -297,51 +228,15 @@ pub(super) fn custom() -> NewJob {
     }
 }
 
-/// A chunk of an export.
-pub(super) fn chunk(key: &str) -> NewChunk {
-    NewChunk {
-        chunk_key: format!("key={key}:date=20250315"),
-        queue: QUEUE.to_owned(),
-        key: Some(key.to_owned()),
-        effective_date: Some(day()),
-    }
-}
-
 /// The job under this idempotency key.
 pub(super) fn keyed(job: NewJob, key: &str, request_hash: &str) -> NewJob {
     let idempotency = Idempotency { key: key.to_owned(), request_hash: request_hash.to_owned() };
     NewJob { idempotency: Some(idempotency), ..job }
 }
 
-/// A success without a file.
-pub(super) fn plain(chunk: &ClaimedChunk) -> Finish {
-    Finish {
-        lease: chunk.lease,
-        claimed_at: chunk.claimed_at,
-        file: None,
-        reason: String::new(),
-        result: None,
-    }
-}
-
 /// What became of this lease; `None`: it was lost.
 pub(super) fn state_of(settled: &[Settled], lease: Lease) -> Option<ChunkState> {
     settled.iter().find(|settled| settled.lease == lease).map(|settled| settled.state)
-}
-
-/// Looks again and again until there is an answer; for what only the passing of time brings.
-pub(super) async fn eventually<T, F, Look>(what: &str, mut look: F) -> T
-where
-    F: FnMut() -> Look,
-    Look: Future<Output = Option<T>>,
-{
-    for _ in 0..3000 {
-        if let Some(answer) = look().await {
-            return answer;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("this never came: {what}");
 }
 
 /// Runs all at once on tasks of their own; the answers in the order of the list.
@@ -365,17 +260,4 @@ where
     }
     answers.sort_by_key(|(n, _)| *n);
     answers.into_iter().map(|(_, answer)| answer).collect()
-}
-
-/// What a task said when it panicked.
-pub(super) fn panic_text(error: JoinError) -> String {
-    match error.try_into_panic() {
-        Ok(payload) => match payload.downcast::<String>() {
-            Ok(text) => *text,
-            Err(payload) => {
-                payload.downcast::<&str>().map_or("a panic without text".to_owned(), |t| (*t).to_owned())
-            }
-        },
-        Err(error) => error.to_string(),
-    }
 }

@@ -3,17 +3,19 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::StreamExt;
 use outhaul_core::store::{Store, StoreSettings};
 
+use crate::suite::{Case, Run, cases};
+
+mod announcement_times;
+mod announcements;
 mod bench;
 mod budget;
 mod claim;
 mod dead_letters;
+mod delivery_storm;
 mod dependencies;
 mod ending;
 mod files;
@@ -23,6 +25,8 @@ mod identity;
 mod leases;
 mod lists;
 mod model;
+mod named_claims;
+mod outbox;
 mod priority;
 mod probe;
 mod progress;
@@ -55,24 +59,8 @@ pub struct Fixture {
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-type CaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-struct Case {
-    name: &'static str,
-    run: fn(Kit) -> CaseFuture,
-}
-
-macro_rules! cases {
-    ($($theme:ident :: $case:ident,)*) => {
-        vec![$(Case {
-            name: concat!(stringify!($theme), "::", stringify!($case)),
-            run: |kit| Box::pin($theme::$case(kit)),
-        }),*]
-    };
-}
-
 /// Every case. The compiler warns of a case that is written and not listed: it is never used.
-fn all() -> Vec<Case> {
+fn all() -> Vec<Case<Kit>> {
     cases![
         submit::a_job_is_stored_and_read_back,
         submit::an_unknown_queue_stores_nothing,
@@ -271,13 +259,49 @@ fn all() -> Vec<Case> {
         upkeep::pruning_leaves_no_progress,
         text::hostile_text_is_stored_and_read_back,
         text::nul_breaks_nothing,
+        announcements::an_announcement_tells_all_that_a_message_needs,
+        announcements::the_window_holds_per_queue,
+        announcements::the_window_counts_only_what_is_announced,
+        announcements::announcements_go_in_claim_order,
+        announcements::only_what_may_start_is_announced,
+        announcements::what_comes_back_is_announced_at_once,
+        announcements::what_was_told_in_vain_is_announced_again,
+        announcements::a_confirm_that_comes_late_harms_nothing,
+        announcements::a_pruned_job_is_not_announced,
+        announcements::relays_at_once_never_pass_the_window,
+        announcement_times::every_repetition_lasts_twice_as_long,
+        announcement_times::what_has_no_slot_is_put_off_with_the_claim,
+        announcement_times::what_could_not_be_put_off_is_busy,
+        announcement_times::only_ones_own_mark_is_confirmed,
+        announcement_times::a_batch_is_confirmed_whole,
+        announcement_times::what_is_cleared_is_announced_at_once,
+        announcement_times::what_is_deferred_waits_twice_as_long_each_time,
+        announcement_times::what_is_deferred_before_the_confirm_stays_so,
+        announcement_times::a_doubt_shortens_all,
+        named_claims::a_named_claim_is_like_any_other,
+        named_claims::a_named_claim_is_told,
+        named_claims::a_named_claim_expires,
+        named_claims::what_is_left_is_told_why,
+        named_claims::what_must_wait_is_told_why,
+        named_claims::limits_hold_in_the_order_of_the_names,
+        named_claims::foreign_text_names_nothing,
+        named_claims::named_claimers_share_no_chunk,
+        outbox::a_death_leaves_one_message,
+        outbox::only_a_death_is_parked,
+        outbox::a_lease_lost_for_good_is_parked,
+        outbox::chunks_that_die_with_a_parent_are_parked,
+        outbox::a_chunk_that_dies_again_is_parked_again,
+        outbox::a_death_and_its_message_are_one,
+        outbox::hostile_text_is_parked_as_it_is,
+        outbox::messages_are_taken_in_order_by_one_at_a_time,
+        outbox::the_lag_tells_what_waits,
+        outbox::relays_at_once_share_no_message,
+        outbox::deaths_at_once_are_parked_once_each,
         model::stores_agree_with_the_state_machine,
         storm::a_mixed_storm_loses_nothing,
+        delivery_storm::messages_lost_and_repeated_lose_no_chunk,
     ]
 }
-
-/// A case that runs this long hangs: it is reported rather than waited for.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Cases at work at one moment: enough to overlap waiting, few enough for a small server.
 const AT_ONCE: usize = 4;
@@ -290,39 +314,8 @@ where
     F: Fn(StoreSettings) -> Made + Send + Sync + 'static,
     Made: Future<Output = Fixture> + Send + 'static,
 {
-    let only = std::env::var("OUTHAUL_SUITE_ONLY").unwrap_or_default();
-    let cases: Vec<Case> = all().into_iter().filter(|case| case.name.contains(&only)).collect();
-    assert!(!cases.is_empty(), "OUTHAUL_SUITE_ONLY={only} names no case");
-    let count = cases.len();
-    let kit = Kit::new(move |settings| Box::pin(make(settings)));
-
-    let failures: Vec<String> = futures::stream::iter(cases)
-        .map(|case| run(case, kit.clone()))
-        .buffer_unordered(AT_ONCE)
-        .filter_map(std::future::ready)
-        .collect()
-        .await;
-    assert!(
-        failures.is_empty(),
-        "{} of {count} cases failed:\n\n{}\n",
-        failures.len(),
-        failures.join("\n\n")
-    );
-    println!("{count} cases passed{}", if only.is_empty() { "" } else { " (OUTHAUL_SUITE_ONLY is set)" });
-}
-
-/// `None`: it passed.
-async fn run(case: Case, kit: Kit) -> Option<String> {
-    let kit = kit.for_case();
-    let task = tokio::spawn((case.run)(kit.clone()));
-    let abort = task.abort_handle();
-    let why = match tokio::time::timeout(PATIENCE, task).await {
-        Ok(Ok(())) => return None,
-        Ok(Err(error)) => bench::panic_text(error),
-        Err(_) => {
-            abort.abort();
-            format!("still running after {PATIENCE:?}")
-        }
-    };
-    Some(format!("{}{}: {why}", case.name, kit.notes()))
+    let make: Arc<bench::Make> = Arc::new(move |settings| Box::pin(make(settings)));
+    let mut run = Run::from_environment();
+    run.cases(all(), AT_ONCE, |notes| Kit::new(make.clone(), notes)).await;
+    run.end();
 }

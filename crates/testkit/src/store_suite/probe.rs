@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
+use sqlx::{AssertSqlSafe, PgPool, Postgres, SqlitePool, Transaction};
 
 /// A connection to the database below a store.
 pub enum Probe {
@@ -59,6 +59,18 @@ impl Probe {
         changed.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
+    /// Locks rows until what it returns is dropped. `None`: this database has one writer, and no such locks.
+    pub(super) async fn lock(&self, sql: &str) -> Option<Transaction<'static, Postgres>> {
+        let Self::Postgres(pool) = self else { return None };
+        let mut transaction = pool.begin().await.expect("begin");
+        let locked = sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_all(&mut *transaction).await;
+        assert!(
+            !locked.unwrap_or_else(|error| panic!("{sql}: {error}")).is_empty(),
+            "nothing to lock: {sql}"
+        );
+        Some(transaction)
+    }
+
     /// A time column as microseconds since 1970.
     pub(super) fn micros(&self, column: &str) -> String {
         match self {
@@ -72,6 +84,15 @@ impl Probe {
         match self {
             Self::Postgres(_) => format!("timestamptz 'epoch' + interval '1 microsecond' * {micros}"),
             Self::Sqlite(_) => micros.to_string(),
+        }
+    }
+
+    /// The database's own present, in microseconds since 1970.
+    pub(super) async fn now(&self) -> i64 {
+        match self {
+            Self::Postgres(_) => self.number(&format!("select {}", self.micros("clock_timestamp()"))).await,
+            // The same clock, which is the only one a SQLite store has.
+            Self::Sqlite(_) => outhaul_core::clock::now().timestamp_micros(),
         }
     }
 

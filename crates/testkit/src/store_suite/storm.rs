@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outhaul_core::announcement::ChunkName;
 use outhaul_core::dead_letter::DeadLetterFilter;
 use outhaul_core::file::FileBegun;
 use outhaul_core::id::{ChunkId, JobId, QueueId, WorkerId};
@@ -17,6 +18,7 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 
+use super::announcements::name;
 use super::bench::{Bench, Kit, SETTINGS, at_once, job, plain, register};
 use super::files::{begin, generated, reused};
 use super::history::follows;
@@ -28,7 +30,8 @@ const ACTS: usize = 120;
 
 pub(super) async fn a_mixed_storm_loses_nothing(kit: Kit) {
     let seed = kit.seed();
-    let bench = kit.bench(StoreSettings { lease: Duration::from_millis(50), ..SETTINGS }).await;
+    let bench =
+        kit.bench(StoreSettings { lease: Duration::from_millis(50), parking: true, ..SETTINGS }).await;
     let mut ids = Vec::new();
     for n in 0..JOBS {
         let on_failure = if n % 2 == 0 { OnFailure::Stop } else { OnFailure::Continue };
@@ -77,6 +80,9 @@ pub(super) async fn a_mixed_storm_loses_nothing(kit: Kit) {
     let generations = bench.probe.number("select cast(sum(generation) as bigint) from file_cache").await;
     let made = bench.probe.number("select count(*) from chunk_file where not reused").await;
     assert_eq!(generations, made, "every recorded file raised its identity's generation by one");
+    let deaths = bench.probe.number("select count(*) from chunk_history where to_state = 'DEAD'").await;
+    let parked = bench.probe.number("select count(*) from outbox").await;
+    assert_eq!(parked, deaths, "every death left its message");
     for id in ids.iter() {
         history_holds(&bench, id).await;
     }
@@ -149,7 +155,8 @@ struct Task {
 impl Task {
     async fn act(&mut self) {
         match self.random.random_range(0..100) {
-            0..25 => self.claim().await,
+            0..17 => self.claim().await,
+            17..25 => self.announce().await,
             25..42 => self.finish().await,
             42..52 => self.fail().await,
             52..58 => {
@@ -237,6 +244,24 @@ impl Task {
         let wants = [Want { queue: self.queue, limit }];
         let claimed = self.store.chunks_claim(self.worker, &wants, limit).await.expect("chunks_claim");
         self.mine.extend(claimed);
+    }
+
+    /// Announces some, and claims what is announced, as a relay and a worker with a broker do.
+    async fn announce(&mut self) {
+        let (window, limit) = (self.random.random_range(1..40), self.random.random_range(1..10));
+        let taken = self.store.announcements_take(&[self.queue], window, limit).await;
+        let taken = taken.expect("announcements_take");
+        let names: Vec<ChunkName> = taken.iter().map(name).collect();
+        let chunks: Vec<ChunkId> = taken.iter().map(|taken| taken.chunk).collect();
+        match self.random.random_range(0..6) {
+            0 => self.store.announcements_clear(&chunks, Duration::ZERO).await.expect("announcements_clear"),
+            1 => self.store.announcements_clear(&chunks, Duration::from_millis(1)).await.expect("defer"),
+            2 => self.store.announcements_doubt().await.expect("announcements_doubt"),
+            _ => self.store.announcements_confirm(&taken, Duration::from_millis(5)).await.expect("confirm"),
+        }
+        let wants = [Want { queue: self.queue, limit }];
+        let claims = self.store.chunks_claim_named(self.worker, &names, &wants, 5).await;
+        self.mine.extend(claims.expect("chunks_claim_named").claimed.into_iter().map(|(_, chunk)| chunk));
     }
 
     /// Some with files, as an export would; what is Busy is given back later or lost.

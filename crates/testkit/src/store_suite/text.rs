@@ -13,7 +13,8 @@ use serde_json::json;
 use super::bench::{Kit, QUEUE, SETTINGS, chunk, job, keyed, plain};
 use super::files::{begin, generated, identity};
 
-const HOSTILE: [&str; 9] = [
+/// What clients may send where text is asked for.
+pub(super) const HOSTILE: [&str; 9] = [
     "'; drop table job; --",
     r#"a "quoted" \ back\\slash \0 \n %s $1 ?1 :key"#,
     "tab\tnew\nline\r\n",

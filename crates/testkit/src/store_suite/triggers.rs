@@ -13,7 +13,8 @@ use outhaul_core::trigger::{
 };
 use serde_json::json;
 
-use super::bench::{Bench, Kit, SETTINGS, at_once, eventually, job};
+use super::bench::{Bench, Kit, SETTINGS, at_once, job};
+use super::upkeep::repair;
 
 /// A trigger of these terms; those of several must have the same `day`.
 pub(super) fn new(name: &str, after: &[&str], produces: &str) -> NewTrigger {
@@ -341,11 +342,7 @@ pub(super) async fn a_job_that_a_repair_completes_arrives(kit: Kit) {
     bench.finish(&chunks[1..]).await;
     assert_eq!(bench.job(&id).await.status, JobStatus::InProgress, "stuck, as intended");
     assert_eq!(judge(&bench).await, 0);
-    let store = &bench.store;
-    eventually("quiet for long enough", || async move {
-        (store.counts_repair(Duration::ZERO, 10).await.expect("counts_repair") > 0).then_some(())
-    })
-    .await;
+    repair(&bench).await;
     assert_eq!(bench.job(&id).await.status, JobStatus::Completed);
     assert_eq!(sets(&bench, "one").await, [[id]]);
 }

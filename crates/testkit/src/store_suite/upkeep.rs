@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use outhaul_core::file::FileBegun;
+use outhaul_core::id::JobId;
 use outhaul_core::job::{JobStatus, NewJob};
 use outhaul_core::progress::Progress;
 use outhaul_core::reuse::Reuse;
@@ -62,6 +63,14 @@ pub(super) async fn staging_holds_and_cancels_in_batches(kit: Kit) {
     bench.counts_hold().await;
 }
 
+/// Repairs wrong counts, of which there must be some: they are left alone while their job still moves.
+pub(super) async fn repair(bench: &Bench) {
+    eventually("quiet for long enough", || async {
+        (bench.store.counts_repair(Duration::ZERO, 10).await.expect("counts_repair") > 0).then_some(())
+    })
+    .await;
+}
+
 pub(super) async fn counts_are_repaired(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     let (id, chunks) = bench.running(6).await;
@@ -73,11 +82,7 @@ pub(super) async fn counts_are_repaired(kit: Kit) {
     for wrong in ["done = 5", "failed = 1, cancelled = 2", "reused = 3, rows = 7, bytes = 0"] {
         assert_eq!(bench.probe.execute(&format!("update job set {wrong}")).await, 1);
         assert_ne!(bench.job(&id).await.counts, right);
-        let store = &bench.store;
-        eventually("quiet for long enough", || async move {
-            (store.counts_repair(Duration::ZERO, 10).await.expect("counts_repair") > 0).then_some(())
-        })
-        .await;
+        repair(&bench).await;
         let job = bench.job(&id).await;
         assert_eq!((job.counts, job.status), (right, JobStatus::InProgress), "{wrong}");
         bench.counts_hold().await;
@@ -99,11 +104,7 @@ pub(super) async fn a_job_stuck_by_wrong_counts_ends(kit: Kit) {
     bench.probe.execute("update job set done = 0").await;
     bench.finish(&chunks[1..]).await;
     assert_eq!(bench.job(&id).await.status, JobStatus::InProgress, "stuck, as intended");
-    let store = &bench.store;
-    eventually("quiet for long enough", || async move {
-        (store.counts_repair(Duration::ZERO, 10).await.expect("counts_repair") > 0).then_some(())
-    })
-    .await;
+    repair(&bench).await;
     let job = bench.job(&id).await;
     assert_eq!((job.status, job.counts.done), (JobStatus::Completed, 2));
     assert!(job.completed_at.is_some());
@@ -134,6 +135,16 @@ async fn prune(bench: &Bench, keep: Duration, limit: u32) -> u64 {
         rows += round;
     }
     panic!("pruning never ends");
+}
+
+/// Prunes all that is finished, this job too; a job that has just ended is not old yet.
+async fn prune_with(bench: &Bench, id: &JobId, limit: u32) {
+    eventually("the job is old enough", || async {
+        bench.store.jobs_prune(Duration::ZERO, limit).await.expect("jobs_prune");
+        bench.store.job_get(id).await.expect("job_get").is_none().then_some(())
+    })
+    .await;
+    prune(bench, Duration::ZERO, limit).await;
 }
 
 pub(super) async fn pruning_takes_old_finished_jobs_only(kit: Kit) {
@@ -169,18 +180,12 @@ pub(super) async fn pruning_takes_old_finished_jobs_only(kit: Kit) {
     }
     assert_eq!(bench.probe.number("select count(*) from job").await, 3);
     assert_eq!(bench.probe.number("select count(*) from job_chunk").await, 6, "their chunks went with them");
-    let store = &bench.store;
     for id in [&new, &open, &stopping] {
         assert_eq!(bench.states(id).await.len(), 2, "{id} stays whole");
     }
     bench.submit(keyed(job(1), "key 0", "another")).await;
 
-    eventually("the finished one is old enough", || async {
-        store.jobs_prune(Duration::ZERO, 3).await.expect("jobs_prune");
-        store.job_get(&new).await.expect("job_get").is_none().then_some(())
-    })
-    .await;
-    prune(&bench, Duration::ZERO, 3).await;
+    prune_with(&bench, &new, 3).await;
     assert_eq!(bench.states(&open).await, [ChunkState::Running; 2], "a job that runs is never old");
     assert_eq!(bench.finish(&[running]).await, 1, "nor is a failed one with a running chunk");
     assert_eq!(bench.job(&stopping).await.counts.done, 1);
@@ -196,13 +201,7 @@ pub(super) async fn pruning_keeps_files_and_leftovers(kit: Kit) {
     }
     bench.store.chunks_finish(&[generated(&chunks[0], "K00000")]).await.expect("chunks_finish");
     bench.fail(&chunks[1], None).await.expect("still owned");
-    let store = &bench.store;
-    eventually("old enough", || async {
-        store.jobs_prune(Duration::ZERO, 10).await.expect("jobs_prune");
-        store.job_get(&id).await.expect("job_get").is_none().then_some(())
-    })
-    .await;
-    prune(&bench, Duration::ZERO, 10).await;
+    prune_with(&bench, &id, 10).await;
     assert_eq!(
         bench.probe.number("select count(*) from chunk_file").await,
         0,
@@ -274,13 +273,7 @@ pub(super) async fn pruning_leaves_no_progress(kit: Kit) {
     let rows = "select count(*) from chunk_progress";
     assert_eq!(bench.probe.number(rows).await, 2);
 
-    let store = &bench.store;
-    eventually("old enough", || async {
-        store.jobs_prune(Duration::ZERO, 10).await.expect("jobs_prune");
-        store.job_get(&id).await.expect("job_get").is_none().then_some(())
-    })
-    .await;
-    prune(&bench, Duration::ZERO, 10).await;
+    prune_with(&bench, &id, 10).await;
     assert_eq!(bench.probe.number(rows).await, 1, "only that of the job that runs");
     assert_eq!(bench.job(&other).await.moving.rows, 4);
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use outhaul::core::delivery::Delivery;
 use outhaul::core::file::Leftover;
 use outhaul::core::progress::Total;
 use outhaul::core::queue::QueueSpec;
@@ -35,6 +36,8 @@ pub(crate) struct TestHandler {
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) changed: watch::Sender<u64>,
     pub(crate) budget: Option<u32>,
+    /// The queues beside its first.
+    pub(crate) others: Vec<QueueSpec>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) stall_timeout: Option<Duration>,
     pub(crate) retry_after: Duration,
@@ -47,6 +50,7 @@ impl TestHandler {
             gate: Arc::new(Semaphore::new(0)),
             changed: watch::channel(0).0,
             budget: None,
+            others: Vec::new(),
             timeout: None,
             stall_timeout: None,
             retry_after: Duration::from_secs(3600),
@@ -138,7 +142,8 @@ impl Handler for TestHandler {
         "TEST"
     }
     fn queues(&self) -> Vec<QueueSpec> {
-        vec![QueueSpec { name: "job:TEST".to_owned(), max_concurrent: self.budget }]
+        let first = QueueSpec { name: "job:TEST".to_owned(), max_concurrent: self.budget };
+        std::iter::once(first).chain(self.others.iter().cloned()).collect()
     }
     fn retry(&self, _: Option<&str>) -> RetryPolicy {
         RetryPolicy { max_attempts: 3, backoff: Backoff::Fixed { base: self.retry_after } }
@@ -196,7 +201,15 @@ pub(crate) fn settings(concurrency: u32, lease: Duration) -> EngineSettings {
 }
 
 pub(crate) async fn start(store: Arc<dyn Store>, handler: &TestHandler, settings: EngineSettings) -> Engine {
-    let delivery = DatabaseDelivery::start(store.clone());
+    start_on(DatabaseDelivery::start(store.clone()), store, handler, settings).await
+}
+
+pub(crate) async fn start_on(
+    delivery: Arc<dyn Delivery>,
+    store: Arc<dyn Store>,
+    handler: &TestHandler,
+    settings: EngineSettings,
+) -> Engine {
     let stores = Stores { api: store.clone(), engine: store.clone(), keeper: store };
     Engine::start(stores, delivery, Registry::new().with(handler.clone()), settings).await.unwrap()
 }

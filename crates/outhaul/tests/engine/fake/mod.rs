@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use outhaul::core::announcement::*;
 use outhaul::core::audit::*;
 use outhaul::core::clock;
 use outhaul::core::dead_letter::*;
@@ -17,6 +18,7 @@ use outhaul::core::file::*;
 use outhaul::core::history::*;
 use outhaul::core::id::*;
 use outhaul::core::job::*;
+use outhaul::core::outbox::*;
 use outhaul::core::progress::Progress;
 use outhaul::core::queue::{QueueRow, QueueSpec};
 use outhaul::core::schedule::*;
@@ -25,13 +27,15 @@ use outhaul::core::step::*;
 use outhaul::core::store::*;
 use outhaul::core::trigger::*;
 use outhaul::core::worker::*;
-use serde_json::Value;
 use tokio::sync::watch;
 
+mod claims;
 mod handler;
+mod mailbox;
 mod rows;
 
-pub(crate) use handler::{TestHandler, settings, start};
+pub(crate) use handler::{TestHandler, settings, start, start_on};
+pub(crate) use mailbox::{Mailbox, Post};
 pub(crate) use rows::{Row, Rows};
 
 type Fault = Box<dyn FnMut(&str, &[Lease]) -> Option<StoreError> + Send>;
@@ -39,6 +43,8 @@ type Fault = Box<dyn FnMut(&str, &[Lease]) -> Option<StoreError> + Send>;
 pub(crate) struct Fake {
     rows: Mutex<Rows>,
     fault: Mutex<Option<Fault>>,
+    /// The verb whose answers wait, after it was done.
+    held: watch::Sender<Option<&'static str>>,
     lease: Duration,
     pub(crate) changed: watch::Sender<u64>,
     /// Hints from "other processes".
@@ -47,18 +53,24 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn new(lease: Duration) -> std::sync::Arc<Self> {
-        let (changed, others) = (watch::channel(0).0, watch::channel(0).0);
-        std::sync::Arc::new(Self { rows: Mutex::default(), fault: Mutex::default(), lease, changed, others })
+        let (changed, others, held) = (watch::channel(0).0, watch::channel(0).0, watch::channel(None).0);
+        let (rows, fault) = (Mutex::default(), Mutex::default());
+        std::sync::Arc::new(Self { rows, fault, held, lease, changed, others })
     }
 
     /// Adds a QUEUED chunk to the first queue.
     pub(crate) fn add(&self, job_type: &str, key: &str) {
+        self.add_to(0, job_type, key);
+    }
+
+    /// Adds a QUEUED chunk to a queue.
+    pub(crate) fn add_to(&self, queue: i64, job_type: &str, key: &str) {
         self.edit(|rows| {
             let now = Instant::now();
             rows.chunks.push(Row {
                 key: key.to_owned(),
                 job_type: job_type.to_owned(),
-                queue: QueueId(0),
+                queue: QueueId(queue),
                 chunk: Chunk::new(true),
                 expires: now,
                 due: now,
@@ -81,6 +93,16 @@ impl Fake {
     /// Makes calls fail: the verb and its leases decide.
     pub(crate) fn fail(&self, fault: impl FnMut(&str, &[Lease]) -> Option<StoreError> + Send + 'static) {
         *self.fault.lock().unwrap() = Some(Box::new(fault));
+    }
+
+    /// Lets the answers of this verb wait, although it is done; `None`: of no verb.
+    pub(crate) fn hold(&self, verb: Option<&'static str>) {
+        self.held.send_replace(verb);
+    }
+
+    async fn answer<T>(&self, verb: &str, answer: T) -> StoreResult<T> {
+        self.held.subscribe().wait_for(|held| *held != Some(verb)).await.unwrap();
+        Ok(answer)
     }
 
     fn check(&self, verb: &str, leases: &[Lease]) -> StoreResult<()> {
@@ -188,40 +210,43 @@ impl Store for Fake {
 
     async fn chunks_claim(&self, _: WorkerId, wants: &[Want], total: u32) -> StoreResult<Vec<ClaimedChunk>> {
         self.check("chunks_claim", &[])?;
-        let mut left: BTreeMap<i64, u32> = wants.iter().map(|want| (want.queue.0, want.limit)).collect();
-        Ok(self.edit(|rows| {
-            let mut claimed = Vec::new();
-            for (id, row) in rows.chunks.iter_mut().enumerate() {
-                let Some(limit) = left.get_mut(&row.queue.0) else { continue };
-                let queued = row.chunk.state == ChunkState::Queued && !row.job_cancelled;
-                if !queued || *limit == 0 || claimed.len() == total as usize {
-                    continue;
-                }
-                *limit -= 1;
-                row.chunk = state::apply(row.chunk, Event::Claim).unwrap();
-                row.expires = Instant::now() + self.lease;
-                claimed.push(ClaimedChunk {
-                    lease: Lease { chunk: ChunkId(id as i64), fence: row.chunk.fence },
-                    queue: row.queue,
-                    job_id: JobId::new(clock::now(), id as u64),
-                    job_type: row.job_type.clone(),
-                    dataset: None,
-                    owner: "anonymous".to_owned(),
-                    params: Value::Null,
-                    chunk_key: row.key.clone(),
-                    key: None,
-                    effective_date: None,
-                    attempt: row.chunk.attempt,
-                    lost: row.chunk.lost,
-                    submitted_at: clock::now(),
-                    claimed_at: clock::now(),
-                });
-            }
-            if !claimed.is_empty() {
-                rows.claims.push(claimed.len());
-            }
-            claimed
-        }))
+        Ok(self.edit(|rows| rows.claim(wants, total, self.lease)))
+    }
+    async fn chunks_claim_named(
+        &self,
+        _: WorkerId,
+        names: &[ChunkName],
+        wants: &[Want],
+        total: u32,
+    ) -> StoreResult<NamedClaims> {
+        self.check("chunks_claim_named", &[])?;
+        Ok(self.edit(|rows| rows.claim_named(names, wants, total, self.lease)))
+    }
+    async fn announcements_take(&self, _: &[QueueId], _: u32, _: u32) -> StoreResult<Vec<Announcement>> {
+        Ok(Default::default())
+    }
+    async fn announcements_confirm(&self, _: &[Announcement], _: Duration) -> StoreResult<()> {
+        Ok(())
+    }
+    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+        self.check("announcements_clear", &[])?;
+        self.edit(|rows| rows.cleared.extend(chunks.iter().map(|chunk| (*chunk, wait))));
+        self.answer("announcements_clear", ()).await
+    }
+    async fn announcements_doubt(&self) -> StoreResult<()> {
+        Ok(())
+    }
+    async fn outbox_put(&self, _: &[NewOutboxMessage]) -> StoreResult<()> {
+        Ok(())
+    }
+    async fn outbox_take(&self, _: u32) -> StoreResult<Vec<OutboxMessage>> {
+        Ok(Default::default())
+    }
+    async fn outbox_delete(&self, _: &[i64]) -> StoreResult<()> {
+        Ok(())
+    }
+    async fn delivery_lag(&self) -> StoreResult<DeliveryLag> {
+        Ok(Default::default())
     }
     async fn chunks_heartbeat(
         &self,
@@ -268,19 +293,17 @@ impl Store for Fake {
     async fn chunks_finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>> {
         let leases: Vec<Lease> = finishes.iter().map(|finish| finish.lease).collect();
         self.check("chunks_finish", &leases)?;
-        Ok(self.edit(|rows| {
-            keys(
-                leases
-                    .into_iter()
-                    .filter(|&lease| rows.apply("chunks_finish", lease, Event::Finish).is_some()),
-            )
-        }))
+        let finished = self.edit(|rows| {
+            let finished = |lease: &Lease| rows.apply("chunks_finish", *lease, Event::Finish).is_some();
+            keys(leases.into_iter().filter(finished))
+        });
+        self.answer("chunks_finish", finished).await
     }
     async fn chunks_fail(&self, failures: &[Failure]) -> StoreResult<Vec<Settled>> {
         let leases: Vec<Lease> = failures.iter().map(|failure| failure.lease).collect();
         self.check("chunks_fail", &leases)?;
         let now = Instant::now();
-        Ok(self.edit(|rows| {
+        let settled = self.edit(|rows| {
             let settle = |failure: &Failure| {
                 let lease = failure.lease;
                 let row = rows.owned(lease)?;
@@ -300,7 +323,8 @@ impl Store for Fake {
                 Some(Settled { lease, state: rows.apply(verb, lease, event)? })
             };
             failures.iter().filter_map(settle).collect()
-        }))
+        });
+        self.answer("chunks_fail", settled).await
     }
     async fn chunks_return(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
         self.check("chunks_return", leases)?;

@@ -1,7 +1,7 @@
 //! What the store in memory holds, and the one rule of every write: who does not own a chunk changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use outhaul::core::id::*;
 use outhaul::core::progress::Progress;
@@ -39,6 +39,13 @@ pub(crate) struct Rows {
     pub(crate) progress: Vec<Progress>,
     /// How many chunks each claim got, if any.
     pub(crate) claims: Vec<usize>,
+    /// How often the queues were looked at, and the chunk keys of every claim by name.
+    pub(crate) looks: usize,
+    pub(crate) named: Vec<Vec<String>>,
+    /// Queues that are paused.
+    pub(crate) paused: BTreeSet<i64>,
+    /// What is to be announced again, and when.
+    pub(crate) cleared: Vec<(ChunkId, Duration)>,
     pub(super) next_worker: i64,
 }
 

@@ -50,6 +50,7 @@ impl Bench {
             lease: Duration::from_secs(3600),
             fairness_step: Duration::ZERO,
             idempotency_window: Duration::from_secs(3600),
+            parking: false,
         };
         let url = Secret::new(format!("sqlite:{}", folder.path().join("o.db").display()));
         let store = outhaul_store::open(&url, settings, Default::default()).await.unwrap().engine;

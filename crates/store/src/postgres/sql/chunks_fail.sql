@@ -28,7 +28,8 @@ WITH input AS MATERIALIZED (
     FROM locked l
     JOIN input i ON i.id = l.id AND i.fence = l.fence
     WHERE c.id = l.id
-    RETURNING c.id, c.fence, c.job_id, c.state, c.attempt, l.worker_id, l.started_at, i.cause, i.step, l.at,
+    RETURNING c.id, c.fence, c.job_id, c.state, c.attempt, c.chunk_key, c.key, c.effective_date,
+              l.worker_id, l.started_at, i.cause, i.step, l.at,
               CASE
                   WHEN i.step IS NOT NULL THEN 'step=' || i.step
                   WHEN l.key IS NULL THEN 'chunk=' || l.chunk_key
@@ -43,6 +44,21 @@ WITH input AS MATERIALIZED (
     ) AS t (place, from_state, to_state)
     WHERE t.place = 1 OR m.state = 'DEAD'
     ORDER BY m.id, t.place
+), parked AS (
+    -- One message per death: each has a fence of its own.
+    INSERT INTO outbox (message_id, body)
+    SELECT d.message_id,
+           json_build_object(
+               'messageId', d.message_id, 'jobId', d.job, 'chunkKey', d.chunk_key, 'key', d.key,
+               'effectiveDate', to_char(d.effective_date, 'YYYYMMDD'), 'attempts', d.attempt, 'cause', d.cause)::text
+    FROM (
+        SELECT j.job_id || '/' || m.chunk_key || '/' || m.fence AS message_id, j.job_id AS job, m.*
+        FROM moved m
+        JOIN job j ON j.id = m.job_id
+        WHERE $7 AND m.state = 'DEAD'
+    ) AS d
+    ORDER BY d.id
+    ON CONFLICT (message_id) DO NOTHING
 ), settled AS (
     DELETE FROM chunk_progress p WHERE p.chunk_id = ANY (ARRAY(SELECT id FROM moved WHERE state <> 'RETRY'))
 ), changed AS MATERIALIZED (

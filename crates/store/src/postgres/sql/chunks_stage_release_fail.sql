@@ -18,7 +18,22 @@ WITH released AS MATERIALIZED (
         first_failed_at = COALESCE(c.first_failed_at, p.at)
     FROM picked p
     WHERE c.id = p.id
-    RETURNING c.job_id
+    RETURNING c.id, c.fence, c.job_id, c.attempt, c.chunk_key, c.key, c.effective_date, p.cause
+), parked AS (
+    -- One message per death.
+    INSERT INTO outbox (message_id, body)
+    SELECT d.message_id,
+           json_build_object(
+               'messageId', d.message_id, 'jobId', d.job, 'chunkKey', d.chunk_key, 'key', d.key,
+               'effectiveDate', to_char(d.effective_date, 'YYYYMMDD'), 'attempts', d.attempt, 'cause', d.cause)::text
+    FROM (
+        SELECT j.job_id || '/' || m.chunk_key || '/' || m.fence AS message_id, j.job_id AS job, m.*
+        FROM moved m
+        JOIN job j ON j.id = m.job_id
+        WHERE $2
+    ) AS d
+    ORDER BY d.id
+    ON CONFLICT (message_id) DO NOTHING
 ), gained AS MATERIALIZED (
     SELECT job_id, count(*)::integer AS failed FROM moved GROUP BY job_id
 ), jobs AS MATERIALIZED (

@@ -11,29 +11,56 @@ use futures::future::BoxFuture;
 use outhaul_core::delivery::Delivery;
 use outhaul_core::store::Store;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 /// The shortest time between two hints to other processes: a busy submitter sends 20 a second, not 2,000.
 const BETWEEN_HINTS: Duration = Duration::from_millis(50);
 const FIRST_RECONNECT: Duration = Duration::from_millis(500);
 const LAST_RECONNECT: Duration = Duration::from_secs(30);
+/// How long a stop waits for a statement under way.
+const STOPPING: Duration = Duration::from_secs(1);
 
 /// Hints within the process at once, between processes through the store. Its tasks end when it is dropped.
 pub struct DatabaseDelivery {
-    /// Counts announcements of this process; its end tells the tasks to end.
+    /// Counts announcements of this process.
     announced: watch::Sender<u64>,
     /// Counts everything that may have queued a chunk, here or elsewhere.
     hints: Arc<watch::Sender<u64>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
 }
 
 impl DatabaseDelivery {
     /// Starts listening and forwarding. Needs a running tokio runtime.
     pub fn start(store: Arc<dyn Store>) -> Arc<Self> {
-        let (announced, alive) = watch::channel(0);
-        let hints = Arc::new(watch::channel(0).0);
-        tokio::spawn(tell_others(store.clone(), alive.clone()));
-        tokio::spawn(hear_others(store, hints.clone(), alive));
-        Arc::new(Self { announced, hints })
+        let delivery = Self::new();
+        let (announced, hints) = (delivery.announced.subscribe(), delivery.hints.clone());
+        let stop = &delivery.stop;
+        delivery.tasks.spawn(tell_others(store.clone(), announced, stop.clone()));
+        delivery.tasks.spawn(hear_others(store, hints, stop.clone()));
+        delivery.tasks.close();
+        Arc::new(delivery)
+    }
+
+    fn new() -> Self {
+        let hints = Arc::new(watch::Sender::new(0));
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        Self { announced: watch::Sender::new(0), hints, stop, tasks }
+    }
+
+    /// Ends its tasks, and returns when they hold the store no more, after a second at most.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        // A statement that takes longer is not cut off half-way; it ends by itself.
+        let _ = tokio::time::timeout(STOPPING, self.tasks.wait()).await;
+    }
+
+    /// One that hears and tells nobody else, for tests without a store.
+    #[cfg(test)]
+    pub(crate) fn alone() -> Arc<Self> {
+        Arc::new(Self::new())
     }
 }
 
@@ -54,10 +81,17 @@ impl Delivery for DatabaseDelivery {
     }
 }
 
+impl Drop for DatabaseDelivery {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
 /// Forwards announcements to other processes: the first at once, those within the pause after it as one.
-async fn tell_others(store: Arc<dyn Store>, mut announced: watch::Receiver<u64>) {
+async fn tell_others(store: Arc<dyn Store>, mut announced: watch::Receiver<u64>, stop: CancellationToken) {
     let mut failing = false;
-    while announced.changed().await.is_ok() {
+    // Cannot fail otherwise: the sender lives until after the stop.
+    while let Some(Ok(())) = stop.run_until_cancelled(announced.changed()).await {
         match store.wake_others().await {
             Ok(()) => failing = false,
             Err(error) if !failing => {
@@ -66,14 +100,14 @@ async fn tell_others(store: Arc<dyn Store>, mut announced: watch::Receiver<u64>)
             }
             Err(_) => {}
         }
-        tokio::time::sleep(BETWEEN_HINTS).await;
+        stop.run_until_cancelled(tokio::time::sleep(BETWEEN_HINTS)).await;
     }
 }
 
 /// Passes on hints of other processes, and connects again when the stream ends.
-async fn hear_others(store: Arc<dyn Store>, hints: Arc<watch::Sender<u64>>, mut alive: watch::Receiver<u64>) {
+async fn hear_others(store: Arc<dyn Store>, hints: Arc<watch::Sender<u64>>, stop: CancellationToken) {
     let mut wait = FIRST_RECONNECT;
-    loop {
+    while !stop.is_cancelled() {
         match store.wakeups().await {
             Ok(None) => return,
             Ok(Some(mut stream)) => {
@@ -83,32 +117,24 @@ async fn hear_others(store: Arc<dyn Store>, hints: Arc<watch::Sender<u64>>, mut 
                 wait = FIRST_RECONNECT;
                 // What was announced while nobody listened is found by one look now.
                 hints.send_modify(|count| *count += 1);
-                loop {
-                    tokio::select! {
-                        hint = stream.next() => match hint {
-                            Some(()) => hints.send_modify(|count| *count += 1),
-                            None => break,
-                        },
-                        () = ended(&mut alive) => return,
+                while let Some(hint) = stop.run_until_cancelled(stream.next()).await {
+                    match hint {
+                        Some(()) => hints.send_modify(|count| *count += 1),
+                        None => {
+                            warn!("the stream of wake-ups ended: polling until it is back");
+                            break;
+                        }
                     }
                 }
-                warn!("the stream of wake-ups ended: polling until it is back");
             }
             Err(error) if wait == FIRST_RECONNECT => {
                 warn!(%error, "cannot listen for wake-ups: polling until it works");
             }
             Err(_) => {}
         }
-        tokio::select! {
-            () = tokio::time::sleep(spread(wait)) => wait = (wait * 2).min(LAST_RECONNECT),
-            () = ended(&mut alive) => return,
-        }
+        stop.run_until_cancelled(tokio::time::sleep(spread(wait))).await;
+        wait = (wait * 2).min(LAST_RECONNECT);
     }
-}
-
-/// Waits until the delivery was dropped.
-async fn ended(alive: &mut watch::Receiver<u64>) {
-    while alive.changed().await.is_ok() {}
 }
 
 /// Between half of the wait and all of it, so that processes that lost one database do not return as one.

@@ -1,9 +1,10 @@
 //! What the tests of the other crates share, and nobody else uses: it is never published.
 //!
-//! - [`store_suite`] says what every store does, as one list of cases. A new one is under test when one test
-//!   calls `exercise` with a way to make it.
+//! - [`store_suite`] and [`delivery_suite`] say what every store and every delivery does, as one list of cases
+//!   each. A new one is under test when one test calls `exercise` with a way to make it.
 //! - [`servers`] are the real servers that tests run against, and [`test_db`] is a database per test on one.
 
+pub mod delivery_suite;
 mod sample;
 pub mod servers;
 pub mod store_suite;

@@ -1,0 +1,315 @@
+//! ActiveMQ over STOMP 1.2. A batch is one transaction: the broker writes it to disk once, and keeps all
+//! of it or nothing.
+//!
+//! Queues are addressed as `/queue/<name>`, and ActiveMQ Classic (Amazon MQ is one) makes them at first use.
+//! Artemis takes that for a plain name unless its acceptor has `anycastPrefix=/queue/`, and has a byte
+//! window instead of `activemq.prefetchSize`: what it sends too much waits in the socket.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tracing::{debug, warn};
+
+use crate::broker::{Broker, BrokerError, Consumer, Destination, Incoming, Outgoing, Publisher, Tag};
+use crate::settings::BrokerSettings;
+use crate::stomp::{Connection, Frame, Login, encode};
+use crate::tls;
+
+#[cfg(test)]
+mod tests;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const GOODBYE_WITHIN: Duration = Duration::from_secs(3);
+/// The broker holds an uncommitted transaction in memory.
+const TRANSACTION_MESSAGES: usize = 1000;
+const TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
+/// Answers that are read ahead of a publisher; a consumer has as many besides its messages.
+const ROOM: usize = 64;
+/// The only subscription of a connection.
+const SUBSCRIPTION: &str = "work";
+
+/// An ActiveMQ broker.
+pub struct ActiveMq {
+    settings: BrokerSettings,
+    tls: Option<TlsConnector>,
+}
+
+impl ActiveMq {
+    /// Reads the certificates, and connects to nothing yet.
+    pub fn new(settings: BrokerSettings) -> Result<Self, BrokerError> {
+        let tls = settings.tls.as_ref().map(tls::connector).transpose()?;
+        Ok(Self { settings, tls })
+    }
+
+    async fn open(&self, room: usize) -> Result<Connection, BrokerError> {
+        let settings = &self.settings;
+        let open = async {
+            let socket = tls::connect(&settings.host, settings.port, self.tls.as_ref()).await?;
+            let login = Login {
+                virtual_host: &settings.virtual_host,
+                user: &settings.user,
+                password: settings.password.expose(),
+                heartbeat: settings.heartbeat,
+            };
+            Connection::open(socket, &login, room).await
+        };
+        timeout(CONNECT_WITHIN, open).await.unwrap_or_else(|_| {
+            let seconds = CONNECT_WITHIN.as_secs();
+            Err(BrokerError(format!("{} does not answer within {seconds} s", settings.describe())))
+        })
+    }
+}
+
+#[async_trait]
+impl Broker for ActiveMq {
+    fn describe(&self) -> String {
+        self.settings.describe()
+    }
+
+    async fn publisher(&self) -> Result<Box<dyn Publisher>, BrokerError> {
+        Ok(Box::new(StompPublisher {
+            connection: self.open(ROOM).await?,
+            work: address(&self.settings.work_queue),
+            parking: address(&self.settings.parking_queue),
+        }))
+    }
+
+    async fn consumer(&self, prefetch: u16) -> Result<Box<dyn Consumer>, BrokerError> {
+        // With none at all ActiveMQ would wait to be asked for each message.
+        let prefetch = prefetch.max(1);
+        let mut connection = self.open(usize::from(prefetch) + ROOM).await?;
+        let receipt = connection.name();
+        let subscribe = Frame::new("SUBSCRIBE")
+            .with("id", SUBSCRIPTION)
+            .with("destination", address(&self.settings.work_queue))
+            .with("ack", "client-individual")
+            .with("activemq.prefetchSize", prefetch.to_string())
+            .with("receipt", &receipt);
+        let mut bytes = BytesMut::new();
+        encode(&subscribe, &mut bytes)?;
+        connection.send(bytes)?;
+        // Messages may overtake the receipt.
+        let mut early = VecDeque::new();
+        loop {
+            let frame = answer(&mut connection).await?;
+            match frame.command.as_str() {
+                "ERROR" => return Err(refused(&frame)),
+                "MESSAGE" => early.push_back(frame),
+                _ if frame.header("receipt-id") == Some(&receipt) => break,
+                _ => {}
+            }
+        }
+        Ok(Box::new(StompConsumer { connection, early }))
+    }
+}
+
+fn address(queue: &str) -> String {
+    format!("/queue/{queue}")
+}
+
+fn refused(error: &Frame) -> BrokerError {
+    BrokerError(format!("the broker reports an error: {}", error.reason()))
+}
+
+async fn answer(connection: &mut Connection) -> Result<Frame, BrokerError> {
+    timeout(ANSWER_WITHIN, connection.receive()).await.unwrap_or_else(|_| {
+        let seconds = ANSWER_WITHIN.as_secs();
+        Err(BrokerError(format!(
+            "the broker has not answered for {seconds} s (is it out of memory or disk?)"
+        )))
+    })
+}
+
+async fn say_goodbye(connection: Connection, last: BytesMut) {
+    match timeout(GOODBYE_WITHIN, connection.say_goodbye(last)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(%error, "the broker's connection ended before its goodbye"),
+        Err(_) => debug!("the broker did not answer a goodbye"),
+    }
+}
+
+struct StompPublisher {
+    connection: Connection,
+    work: String,
+    parking: String,
+}
+
+#[async_trait]
+impl Publisher for StompPublisher {
+    async fn publish(&mut self, messages: &[Outgoing]) -> Result<Vec<Result<(), String>>, BrokerError> {
+        let mut words = Vec::with_capacity(messages.len());
+        for batch in batches(messages) {
+            // One message alone is as safe without a transaction, and faster.
+            if batch.len() > 1 && self.publish_at_once(batch).await? {
+                words.extend(batch.iter().map(|_| Ok(())));
+            } else {
+                words.extend(self.publish_each(batch).await?);
+            }
+        }
+        Ok(words)
+    }
+
+    async fn probe(&mut self) -> Result<Option<u32>, BrokerError> {
+        let (transaction, receipt) = (self.connection.name(), self.connection.name());
+        let mut bytes = BytesMut::new();
+        encode(&Frame::new("BEGIN").with("transaction", &transaction), &mut bytes)?;
+        encode(&Frame::new("ABORT").with("transaction", &transaction).with("receipt", &receipt), &mut bytes)?;
+        self.connection.send(bytes)?;
+        let frame = self.answer_to(&receipt).await?;
+        if frame.command == "RECEIPT" { Ok(None) } else { Err(refused(&frame)) }
+    }
+
+    async fn close(self: Box<Self>) {
+        say_goodbye(self.connection, BytesMut::new()).await;
+    }
+}
+
+impl StompPublisher {
+    /// In one transaction. `false`: it was refused, and the broker has none of them.
+    async fn publish_at_once(&mut self, batch: &[Outgoing]) -> Result<bool, BrokerError> {
+        let (transaction, receipt) = (self.connection.name(), self.connection.name());
+        let mut bytes = BytesMut::new();
+        encode(&Frame::new("BEGIN").with("transaction", &transaction), &mut bytes)?;
+        for message in batch {
+            // Without receipts of their own: one that fails makes the broker refuse the COMMIT.
+            if encode(&self.frame(message).with("transaction", &transaction), &mut bytes).is_err() {
+                return Ok(false);
+            }
+        }
+        encode(
+            &Frame::new("COMMIT").with("transaction", &transaction).with("receipt", &receipt),
+            &mut bytes,
+        )?;
+        self.connection.send(bytes)?;
+        let frame = self.answer_to(&receipt).await?;
+        let committed = frame.command == "RECEIPT";
+        if !committed {
+            warn!(reason = %frame.reason(), "the broker refused a batch: its messages are sent one by one");
+        }
+        Ok(committed)
+    }
+
+    /// Each with a receipt, all in flight at once: slower, but the broker's word is on each.
+    async fn publish_each(&mut self, batch: &[Outgoing]) -> Result<Vec<Result<(), String>>, BrokerError> {
+        let mut words = vec![Ok(()); batch.len()];
+        let mut awaited = HashMap::new();
+        let mut bytes = BytesMut::new();
+        for (place, message) in batch.iter().enumerate() {
+            let receipt = self.connection.name();
+            match encode(&self.frame(message).with("receipt", &receipt), &mut bytes) {
+                Ok(()) => drop(awaited.insert(receipt, place)),
+                Err(error) => words[place] = Err(error.to_string()),
+            }
+        }
+        self.connection.send(bytes)?;
+        while !awaited.is_empty() {
+            let frame = answer(&mut self.connection).await?;
+            let place = frame.header("receipt-id").and_then(|receipt| awaited.remove(receipt));
+            if let (Some(place), "ERROR") = (place, frame.command.as_str()) {
+                words[place] = Err(frame.reason());
+            }
+        }
+        Ok(words)
+    }
+
+    /// Passes over answers to what nobody waits for any more, and errors about single messages of a
+    /// transaction: ActiveMQ keeps the connection after an ERROR, and a broker that does not closes it.
+    async fn answer_to(&mut self, receipt: &str) -> Result<Frame, BrokerError> {
+        loop {
+            let frame = answer(&mut self.connection).await?;
+            if frame.header("receipt-id") == Some(receipt) {
+                return Ok(frame);
+            }
+            if frame.command == "ERROR" {
+                warn!(reason = %frame.reason(), "the broker reports an error");
+            }
+        }
+    }
+
+    /// Without a content-length, so that readers in any language get a text message.
+    fn frame(&self, message: &Outgoing) -> Frame {
+        let to = match message.to {
+            Destination::Work => &self.work,
+            Destination::Parking => &self.parking,
+        };
+        let frame = Frame::new("SEND")
+            .with("destination", to)
+            .with("persistent", "true")
+            .with("content-type", "application/json")
+            .with("outhaul-message-id", &message.message_id)
+            .body(message.body.clone());
+        match &message.queue {
+            Some(queue) => frame.with("outhaul-queue", queue),
+            None => frame,
+        }
+    }
+}
+
+/// Cuts where a transaction would become too large for the broker.
+fn batches(messages: &[Outgoing]) -> impl Iterator<Item = &[Outgoing]> {
+    let mut rest = messages;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fit = rest.iter().take(TRANSACTION_MESSAGES).take_while(|message| {
+            bytes += message.body.len();
+            bytes <= TRANSACTION_BYTES
+        });
+        let (batch, more) = rest.split_at(fit.count().max(1).min(rest.len()));
+        rest = more;
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
+struct StompConsumer {
+    connection: Connection,
+    early: VecDeque<Frame>,
+}
+
+#[async_trait]
+impl Consumer for StompConsumer {
+    async fn next(&mut self) -> Result<Incoming, BrokerError> {
+        loop {
+            let frame = match self.early.pop_front() {
+                Some(frame) => frame,
+                None => self.connection.receive().await?,
+            };
+            match frame.command.as_str() {
+                "MESSAGE" => return incoming(frame),
+                "ERROR" => return Err(refused(&frame)),
+                _ => {}
+            }
+        }
+    }
+
+    async fn acknowledge(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
+        let mut bytes = BytesMut::new();
+        for Tag(id) in tags {
+            encode(&Frame::new("ACK").with("id", id), &mut bytes)?;
+        }
+        self.connection.send(bytes)
+    }
+
+    async fn close(self: Box<Self>) {
+        let mut last = BytesMut::new();
+        if encode(&Frame::new("UNSUBSCRIBE").with("id", SUBSCRIPTION), &mut last).is_ok() {
+            say_goodbye(self.connection, last).await;
+        }
+    }
+}
+
+fn incoming(frame: Frame) -> Result<Incoming, BrokerError> {
+    let tag = frame.header("ack").ok_or_else(|| {
+        BrokerError("the broker sent a message that cannot be acknowledged (no `ack` header)".to_owned())
+    })?;
+    Ok(Incoming {
+        tag: Tag(tag.to_owned()),
+        queue: frame.header("outhaul-queue").map(str::to_owned),
+        body: frame.body.to_vec(),
+        length: frame.length,
+    })
+}

@@ -2,6 +2,7 @@
 //! and [`Running::stop`] ends it such that nothing is lost.
 
 pub(crate) mod configured;
+pub(crate) mod delivery;
 pub(crate) mod job_types;
 
 use std::fmt;
@@ -9,10 +10,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use outhaul::schedule::Scheduler;
 use outhaul::{Engine, Instrumented, Planner, Registry, Stores};
 use outhaul_core::store::{Store, StoreError};
-use outhaul_delivery::DatabaseDelivery;
+use outhaul_delivery::broker::BrokerError;
 use outhaul_export::source::RowSecurityProblem;
 use outhaul_export::storage::{Storage, StorageError};
 use outhaul_export::{ExportHandler, Exports, ExportsError};
@@ -21,7 +23,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, AppState, Watch};
+use self::delivery::Links;
+use crate::api::{self, AppState, Health, Watch};
 use crate::auth::{Anyone, Auth, AuthSettings, SetupError, Tokens};
 use crate::config::{Config, Problems};
 use crate::listen::{self, Bounds};
@@ -57,13 +60,16 @@ pub enum StartError {
     /// The engine's database.
     #[error("the database cannot be used: {0}")]
     Database(#[source] StoreError),
+    /// The certificates for the broker.
+    #[error("the broker cannot be used: {0}")]
+    Broker(#[source] BrokerError),
     /// The place for files.
     #[error("the storage cannot be used: {0}")]
     Storage(#[source] StorageError),
     /// Sources and datasets.
     #[error("{0}")]
     Exports(#[source] ExportsError),
-    /// The API's address.
+    /// The address of the API, or of the health of a process without one.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] std::io::Error),
     /// A job type that is there twice.
@@ -92,7 +98,9 @@ pub enum StartError {
 /// A started process.
 pub struct Running {
     addr: Option<SocketAddr>,
+    health_addr: Option<SocketAddr>,
     engine: Engine,
+    links: Links,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -103,7 +111,21 @@ impl Running {
         self.addr
     }
 
-    /// Stops: no new requests, open ones are finished, running chunks are given back.
+    /// Where a process without the API answers for its health, if it does.
+    pub fn health_addr(&self) -> Option<SocketAddr> {
+        self.health_addr
+    }
+
+    /// Answers on this port until the process stops.
+    fn answer(&mut self, (listener, addr): (TcpListener, SocketAddr), router: Router) -> SocketAddr {
+        let answering = listen::answer(listener, router, Bounds::default(), self.stop.clone());
+        self.tasks.push(tokio::spawn(answering));
+        tracing::info!(%addr, "serve.listening on http://{addr}");
+        addr
+    }
+
+    /// Stops: no new requests, open ones are finished, running chunks are given back. The broker last: what
+    /// was recorded on the way is acknowledged.
     pub async fn stop(self) {
         self.stop.cancel();
         let requests = async {
@@ -115,7 +137,11 @@ impl Running {
                 }
             }
         };
-        tokio::join!(requests, self.engine.stop());
+        let work = async {
+            self.engine.stop().await;
+            self.links.stop().await;
+        };
+        tokio::join!(requests, work);
     }
 }
 
@@ -141,20 +167,24 @@ struct Parts {
     stores: Stores,
     storage: Storage,
     handler: ExportHandler,
-    listener: Option<TcpListener>,
+    /// Of the API, or of the health of a process without one.
+    listener: Option<(TcpListener, SocketAddr)>,
 }
 
 /// Opens everything, and says everything that is wrong. The port is taken here too: one that is not
 /// free must not leave a worker behind that has claimed something.
 async fn open(config: &Config, roles: Roles) -> Result<Parts, StartErrors> {
+    let address = if roles.api { Some(config.listen) } else { config.health_listen };
     let listener = async {
-        match roles.api {
-            true => TcpListener::bind(config.listen).await.map(Some),
-            false => Ok(None),
-        }
+        let Some(address) = address else { return Ok(None) };
+        let bound = async {
+            let listener = TcpListener::bind(address).await?;
+            let addr = listener.local_addr()?;
+            Ok(Some((listener, addr)))
+        };
+        bound.await.map_err(|error| StartError::Listen(address, error))
     };
     let (opened, listener) = tokio::join!(open_database(config, true), listener);
-    let listener = listener.map_err(|error| StartError::Listen(config.listen, error));
     let storage = Storage::open(&config.export.storage).map_err(StartError::Storage);
     let exports = match &storage {
         Ok(storage) => ExportHandler::new(&config.export, storage.clone()).map(Some),
@@ -212,6 +242,7 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
     let metrics = metrics::install();
     // Nothing is opened for a process that could not run its jobs.
     let registry = job_types::complete(&config, registry)?;
+    let broker = delivery::needed(&config, roles)?;
     let Parts { stores, storage, handler, listener } = open(&config, roles).await?;
     check_row_security(&handler).await?;
     let exports = handler.exports().clone();
@@ -224,13 +255,19 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
         let configured = configured::judge(&config, &planner).map_err(StartError::Configuration)?;
         configured::keep(&configured, stores.engine.as_ref()).await?;
     }
-    let delivery = DatabaseDelivery::start(stores.engine.clone());
-    let settings = config.engine(roles);
+    let links = Links::start(&config, roles, broker, stores.engine.clone());
+    let (delivery, settings) = (links.delivery(), config.engine(roles));
     let firing: Option<Arc<dyn Planner>> = Some(planner.clone());
     let engine = Engine::start_with(stores.clone(), delivery.clone(), registry.clone(), settings, firing);
-    let engine = engine.await.map_err(StartError::Database)?;
-
-    let mut running = Running { addr: None, engine, stop: CancellationToken::new(), tasks: Vec::new() };
+    let engine = match engine.await {
+        Ok(engine) => engine,
+        Err(error) => {
+            links.stop().await;
+            return Err(StartError::Database(error).into());
+        }
+    };
+    let (stop, broker) = (CancellationToken::new(), links.health(&config, roles));
+    let mut running = Running { addr: None, health_addr: None, engine, links, stop, tasks: Vec::new() };
     let callers = match callers(&auth, config.listen, &mut running) {
         Ok(callers) => callers,
         Err(error) => {
@@ -244,35 +281,32 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
             stop.run_until_cancelled(metrics::keep_up(handle)).await;
         }));
     }
-    if let Some(listener) = listener {
-        let watch = Watch::new(stores.api.clone(), registry.clone(), running.stop.clone());
-        running.tasks.push(tokio::spawn(watch.clone().run()));
-        let state = AppState {
-            scheduler: Scheduler::new(stores.api.clone(), planner.clone(), delivery.clone()),
-            terms: Arc::new(planner.terms()),
-            planner,
-            store: stores.api,
-            delivery,
-            registry,
-            exports,
-            storage,
-            callers,
-            auth,
-            limits: config.limits,
-            idempotency_required: config.idempotency_required,
-            watch,
-            metrics,
-        };
-        let addr = listener.local_addr().map_err(|error| StartError::Listen(config.listen, error))?;
-        running.addr = Some(addr);
-        running.tasks.push(tokio::spawn(listen::answer(
-            listener,
-            api::router(state),
-            Bounds::default(),
-            running.stop.clone(),
-        )));
-        tracing::info!(%addr, "serve.listening on http://{addr}");
+    let Some(listener) = listener else { return Ok(running) };
+    let health = Health::new(stores.api.clone(), storage.clone(), broker, metrics);
+    if !roles.api {
+        let router = api::health_router(Arc::new(health), config.limits.request_timeout);
+        running.health_addr = Some(running.answer(listener, router));
+        return Ok(running);
     }
+    let watch = Watch::new(stores.api.clone(), registry.clone(), running.stop.clone());
+    running.tasks.push(tokio::spawn(watch.clone().run()));
+    let state = AppState {
+        scheduler: Scheduler::new(stores.api.clone(), planner.clone(), delivery.clone()),
+        terms: Arc::new(planner.terms()),
+        planner,
+        store: stores.api,
+        delivery,
+        registry,
+        exports,
+        storage,
+        health: Arc::new(health.with_callers(callers.clone())),
+        callers,
+        auth,
+        limits: config.limits,
+        idempotency_required: config.idempotency_required,
+        watch,
+    };
+    running.addr = Some(running.answer(listener, api::router(state)));
     Ok(running)
 }
 

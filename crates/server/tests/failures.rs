@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 
 use common::sql::{POSITIONS, warehouse};
-use common::{BRISK, Client, Kind, Process, Stack, eventually, files_below};
+use common::{Client, Kind, Process, STEADY, Stack, eventually, files_below};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -32,7 +32,7 @@ fn items(keys: &[&str]) -> Value {
 async fn a_source_that_always_fails_is_tried_exactly_as_often_as_allowed(kind: Kind) {
     // PostgreSQL refuses in its own words; the SQLite file is not there at all.
     let query = if kind == Kind::Embedded { POSITIONS } else { "select always_fails(:key, :effective_date)" };
-    let stack = Stack::new(kind, &format!("{BRISK}{}", warehouse(kind, query))).await;
+    let stack = Stack::new(kind, &format!("{STEADY}{}", warehouse(kind, query))).await;
     if kind != Kind::Embedded {
         stack
             .source(
@@ -67,7 +67,7 @@ async fn a_source_that_always_fails_is_tried_exactly_as_often_as_allowed(kind: K
 
 async fn a_query_that_does_not_fit_is_not_tried_again(kind: Kind) {
     let query = "select no_such_column from positions where key = :key and day = :effective_date";
-    let stack = Stack::new(kind, &format!("{BRISK}{}", warehouse(kind, query))).await;
+    let stack = Stack::new(kind, &format!("{STEADY}{}", warehouse(kind, query))).await;
     stack.make_positions(&["ABC"], &["2025-03-15"]).await;
     let (_server, client) = start(&stack).await;
     let id = client.submit(&items(&["ABC"])).await;
@@ -83,8 +83,8 @@ async fn a_query_that_does_not_fit_is_not_tried_again(kind: Kind) {
 }
 
 async fn the_first_failure_stops_the_rest_unless_told_otherwise(kind: Kind) {
-    let brisk = BRISK.replace("concurrency = 4", "concurrency = 1");
-    let stack = Stack::new(kind, &format!("{brisk}{}", warehouse(kind, POSITIONS))).await;
+    let steady = STEADY.replace("concurrency = 4", "concurrency = 1");
+    let stack = Stack::new(kind, &format!("{steady}{}", warehouse(kind, POSITIONS))).await;
     stack.make_positions(&["B", "C", "D"], &["2025-03-15"]).await;
     stack.source("insert into positions values ('A', '2025-03-15', -9223372036854775808, 'bad')").await;
     let (_server, client) = start(&stack).await;
@@ -116,12 +116,10 @@ async fn a_secret_is_nowhere(kind: Kind) {
     let reachable = outhaul_testkit::servers::postgres_url();
     let (address, _) = reachable.rsplit_once('/').expect("a URL with a database");
     let host = address.rsplit('@').next().expect("a host");
-    // Nothing is lost here, and so much logging takes its time.
-    let brisk = BRISK.replace("3s", "60s");
     let mut stack = Stack::new(
         kind,
         &format!(
-            "{brisk}[sources.dark]\nurl = \"postgres://reader:{CANARY}@127.0.0.1:1/nowhere\"\n\n\
+            "{STEADY}[sources.dark]\nurl = \"postgres://reader:{CANARY}@127.0.0.1:1/nowhere\"\n\n\
              [sources.stranger]\nurl = \"postgres://reader:{CANARY}@{host}/no_such_database\"\n\n\
              [datasets.dark]\nsource = \"dark\"\nquery = \"select :key, :effective_date\"\n\n\
              [datasets.stranger]\nsource = \"stranger\"\nquery = \"select :key, :effective_date\"\n"
@@ -203,8 +201,8 @@ async fn dump(url: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_that_refuses_is_tried_again() {
     for (kind, blocked) in [(Kind::Embedded, "exports"), (Kind::PostgresLocal, ".staging")] {
-        let brisk = BRISK.replace("max_attempts = 3", "max_attempts = 100");
-        let stack = Stack::new(kind, &format!("{brisk}{}", warehouse(kind, POSITIONS))).await;
+        let steady = STEADY.replace("max_attempts = 3", "max_attempts = 100");
+        let stack = Stack::new(kind, &format!("{steady}{}", warehouse(kind, POSITIONS))).await;
         stack.make_positions(&["ABC", "XYZ"], &["2025-03-15"]).await;
         let (server, client) = start(&stack).await;
         // A file where a folder must be: root could write into a folder without permissions.
@@ -239,7 +237,7 @@ async fn a_bucket_that_refuses_or_is_not_there_is_tried_again() {
     // Small for one PUT, and large for a multipart upload.
     let query = "select repeat('x', 10000) as x from generate_series(1, case when :key = 'BIG' then 1000 else 1 end) \
                  where :effective_date is not null";
-    let mut stack = Stack::new(kind, &format!("{BRISK}{}", warehouse(kind, query))).await;
+    let mut stack = Stack::new(kind, &format!("{STEADY}{}", warehouse(kind, query))).await;
     let api = stack.serve("api", "api").await;
     let client = api.client();
     let mut body = items(&["SMALL", "BIG"]);

@@ -8,55 +8,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
+use common::gate::Gate;
 use common::sql::warehouse;
-use common::{BRISK, Kind, Process, Stack, dates, eventually, sha256};
+use common::{BRISK, Kind, Process, STEADY, Stack, dates, eventually, sha256};
 use futures::TryStreamExt;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
-/// Rows that come at once, then the gate, then the last rows.
-const SMALL: &str = "with gate as materialized (select pg_advisory_xact_lock_shared(42)) \
+/// Rows that come at once, then the gate (at which nobody loses patience), then the last rows.
+const SMALL: &str = "with free as materialized (select set_config('lock_timeout', '0', true)), \
+     gate as materialized (select pg_advisory_xact_lock_shared(42) from free) \
      select n, :key as key, :effective_date as day from gate, generate_series(1, 5) n";
-const LARGE: &str = "with gate as materialized (select pg_advisory_xact_lock_shared(42)) \
+const LARGE: &str = "with free as materialized (select set_config('lock_timeout', '0', true)), \
+     gate as materialized (select pg_advisory_xact_lock_shared(42) from free) \
      select n, repeat('x', 20000) || :key || :effective_date as x from generate_series(1, 1000) n \
      union all select n, 'last' from gate, generate_series(1, 5) n";
-
-/// While the test holds this lock, exports of this installation wait inside their query.
-struct Gate {
-    connection: PgConnection,
-}
-
-impl Gate {
-    async fn shut(stack: &Stack) -> Self {
-        let mut connection = PgConnection::connect(stack.postgres_url()).await.expect("the source answers");
-        sqlx::query("select pg_advisory_lock(42)")
-            .execute(&mut connection)
-            .await
-            .expect("nobody else has it");
-        Self { connection }
-    }
-
-    /// Waits until so many exports are at the gate.
-    async fn reached_by(&mut self, exports: i64) {
-        let connection = tokio::sync::Mutex::new(&mut self.connection);
-        let what = format!("{exports} exports wait at the gate");
-        let reached = eventually(&what, || async {
-            let waiting: i64 = sqlx::query_scalar(
-                "select count(*) from pg_locks l join pg_database d on d.oid = l.database \
-                 where l.locktype = 'advisory' and not l.granted and d.datname = current_database()",
-            )
-            .fetch_one(&mut **connection.lock().await)
-            .await
-            .expect("the source answers");
-            waiting == exports
-        });
-        reached.await.unwrap_or_else(|error| panic!("{error}"));
-    }
-
-    async fn open(self) {
-        self.connection.close().await.expect("the lock goes with the connection");
-    }
-}
 
 fn one(key: &str) -> Value {
     json!({ "items": [{ "key": key, "effectiveDates": ["20250215"] }] })
@@ -155,9 +121,13 @@ async fn a_cancelled_job_publishes_nothing_more_on_s3() {
 }
 
 async fn a_cancelled_job_publishes_nothing_more(kind: Kind) {
-    let query = "select pg_sleep(0.03), :key as key, :effective_date as day";
-    let stack = Stack::new(kind, &format!("{BRISK}{}", warehouse(kind, query))).await;
+    // The last ones wait at the gate, so that it cannot be over before it is cancelled.
+    let query = "with free as materialized (select set_config('lock_timeout', '0', true)) \
+         select pg_sleep(0.03), :key as key, :effective_date as day, \
+         case when :key = 'K9' then pg_advisory_xact_lock_shared(42)::text end as gate from free";
+    let stack = Stack::new(kind, &format!("{STEADY}{}", warehouse(kind, query))).await;
     let api = stack.serve("api", "api,scheduler").await;
+    let gate = Gate::shut(&stack).await;
     let workers = ["one", "two"].map(|name| stack.spawn(name, "worker"));
     let client = api.client();
     let items: Vec<Value> =
@@ -171,6 +141,7 @@ async fn a_cancelled_job_publishes_nothing_more(kind: Kind) {
     assert_eq!((status, &job["status"]), (202, &json!("CANCELLED")));
 
     let job = client.wait_for(&id, "CANCELLED").await;
+    gate.open().await;
     let published: BTreeSet<String> = stack.published().into_iter().collect();
     let (done, cancelled) =
         (job["done"].as_u64().expect("done"), job["cancelled"].as_u64().expect("cancelled"));
@@ -198,8 +169,8 @@ async fn a_cancelled_job_publishes_nothing_more(kind: Kind) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminated_worker_gives_its_chunks_back() {
     let kind = Kind::PostgresLocal;
-    let brisk = BRISK.replace("[worker]", "[worker]\nshutdown_grace = \"100ms\"");
-    let stack = Stack::new(kind, &format!("{brisk}{}", warehouse(kind, SMALL))).await;
+    let steady = STEADY.replace("[worker]", "[worker]\nshutdown_grace = \"100ms\"");
+    let stack = Stack::new(kind, &format!("{steady}{}", warehouse(kind, SMALL))).await;
     let api = stack.serve("api", "api").await;
     let client = api.client();
     let mut gate = Gate::shut(&stack).await;

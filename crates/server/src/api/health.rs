@@ -1,22 +1,96 @@
-//! `/healthz`, `/readyz` and `/metrics`: what an orchestrator and a monitoring system ask.
+//! `/healthz`, `/readyz` and `/metrics`: what an orchestrator and a monitoring system ask. The API answers
+//! them on its own port; a process without it has a listener for these three, if it was given an address.
 
-use axum::Json;
+mod broker;
+mod recent;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use metrics_exporter_prometheus::PrometheusHandle;
 use outhaul_core::clock;
+use outhaul_core::queue::QueueRow;
+use outhaul_core::store::Store;
+use outhaul_export::storage::Storage;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::AppState;
+pub use self::broker::BrokerHealth;
+use self::broker::DeliveryView;
+use self::recent::Recent;
 use super::problem::{FieldError, Problem, ProblemBody, error_chain};
+use super::{guard, not_so};
+use crate::auth::Auth;
 
-/// Everything is as it should be.
+/// What these three are answered from.
+pub struct Health {
+    store: Arc<dyn Store>,
+    storage: Storage,
+    callers: Option<Arc<dyn Auth>>,
+    broker: Option<BrokerHealth>,
+    metrics: Option<PrometheusHandle>,
+    queues: Recent<Vec<QueueRow>>,
+}
+
+impl Health {
+    /// Of a process with this database, storage and broker, and what it has counted.
+    pub fn new(
+        store: Arc<dyn Store>,
+        storage: Storage,
+        broker: Option<BrokerHealth>,
+        metrics: Option<PrometheusHandle>,
+    ) -> Self {
+        Self { store, storage, callers: None, broker, metrics, queues: Recent::default() }
+    }
+
+    /// It also has to tell callers apart.
+    #[must_use]
+    pub fn with_callers(self, callers: Arc<dyn Auth>) -> Self {
+        Self { callers: Some(callers), ..self }
+    }
+}
+
+/// The routes of a process without the API: these three, for everybody, and nothing else.
+pub fn health_router(health: Arc<Health>, request_timeout: Duration) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .fallback(nothing_else)
+        .method_not_allowed_fallback(not_so)
+        .with_state(health)
+        .layer(from_fn_with_state(request_timeout, guard::guard))
+}
+
+async fn nothing_else() -> Response {
+    let detail = "this process has no API; `/healthz`, `/readyz` and `/metrics` are all there is";
+    Problem::not_found(detail).into_response()
+}
+
+/// The process is alive.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct HealthView {
     /// `ok`.
-    pub status: &'static str,
+    status: &'static str,
+}
+
+/// Everything is as it should be.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ReadyView {
+    /// `ok`.
+    status: &'static str,
+    /// How work goes through the broker; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery: Option<DeliveryView>,
 }
 
 /// Says that the process is alive.
@@ -28,17 +102,23 @@ pub(super) async fn healthz() -> Json<HealthView> {
     Json(HealthView { status: "ok" })
 }
 
-/// Says whether the database, the storage and the keys of tokens can be used now.
+/// Says whether the database, the storage and the keys of tokens can be used now. A broker that is away
+/// keeps no API from being ready: what it takes is handed out when the broker is back.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations", operation_id = "ready",
     responses(
-        (status = 200, description = "Everything that work needs can be used", body = HealthView),
+        (status = 200, description = "Everything that work needs can be used", body = ReadyView),
         (status = 503, description = "Something cannot be used; `errors` names what", body = ProblemBody,
             content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn readyz(State(state): State<AppState>) -> Result<Json<HealthView>, Problem> {
-    let (store, storage) = tokio::join!(state.store.ready(), state.storage.check());
+pub(super) async fn readyz(State(health): State<Arc<Health>>) -> Result<Json<ReadyView>, Problem> {
+    let broker = async {
+        let broker = health.broker.as_ref()?;
+        Some(broker.look(health.store.as_ref()).await)
+    };
+    let (store, storage, broker) = tokio::join!(health.store.ready(), health.storage.check(), broker);
+    let (delivery, problem) = broker.unzip();
     let mut errors = Vec::new();
     if let Err(error) = store {
         tracing::warn!(error = error_chain(&error), "api.store_not_ready");
@@ -48,36 +128,48 @@ pub(super) async fn readyz(State(state): State<AppState>) -> Result<Json<HealthV
         tracing::warn!(error = error_chain(&error), "api.storage_not_ready");
         errors.push(FieldError::new("storage", "the storage of files is not available"));
     }
-    if let Err(error) = state.callers.ready(clock::now()) {
+    if let Some(callers) = &health.callers
+        && let Err(error) = callers.ready(clock::now())
+    {
         tracing::warn!(error, "api.auth_not_ready");
         errors.push(FieldError::new("auth", "the keys that tokens are verified with are not available"));
     }
-    if errors.is_empty() { Ok(Json(HealthView { status: "ok" })) } else { Err(Problem::not_ready(errors)) }
+    errors.extend(problem.flatten().map(|problem| FieldError::new("delivery", problem)));
+    if errors.is_empty() {
+        Ok(Json(ReadyView { status: "ok", delivery }))
+    } else {
+        Err(Problem::not_ready(errors))
+    }
 }
 
-/// Shows what the process has counted, and the queues as they are now.
+/// Shows what the process has counted, and the queues as they were at most a few seconds ago.
 #[utoipa::path(
     get, path = "/metrics", tag = "operations", operation_id = "metrics",
     responses((status = 200, description = "Prometheus text", content_type = "text/plain", body = String))
 )]
-pub(super) async fn metrics(State(state): State<AppState>) -> Response {
-    match state.store.queues_list().await {
-        Ok(queues) => {
-            for queue in queues {
-                let oldest = queue.oldest.map_or(0, |oldest| (clock::now() - oldest).num_seconds().max(0));
-                let gauge = |name: &'static str, value: f64| {
-                    metrics::gauge!(name, "queue" => queue.name.clone()).set(value);
-                };
-                gauge("outhaul_queue_depth", queue.depth as f64);
-                gauge("outhaul_queue_oldest_seconds", oldest as f64);
-                gauge("outhaul_queue_running", queue.running as f64);
-                gauge("outhaul_queue_paused", if queue.paused { 1.0 } else { 0.0 });
-            }
-        }
+pub(super) async fn metrics(State(health): State<Arc<Health>>) -> Response {
+    let store = health.store.as_ref();
+    match health.queues.get(async || store.queues_list().await).await {
+        Ok(queues) => queues.iter().for_each(count),
         // What this process counted is worth showing all the same, now more than ever.
         Err(error) => tracing::warn!(error = error_chain(&error), "api.queues_not_counted"),
     }
-    let text = state.metrics.as_ref().map_or_else(String::new, |handle| handle.render());
+    if let Some(broker) = &health.broker {
+        broker.count(store).await;
+    }
+    let text = health.metrics.as_ref().map_or_else(String::new, |handle| handle.render());
     let media_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, media_type)], text).into_response()
+}
+
+/// Sets the gauges of a queue.
+fn count(queue: &QueueRow) {
+    let oldest = queue.oldest.map_or(0, |oldest| (clock::now() - oldest).num_seconds().max(0));
+    let gauge = |name: &'static str, value: f64| {
+        metrics::gauge!(name, "queue" => queue.name.clone()).set(value);
+    };
+    gauge("outhaul_queue_depth", queue.depth as f64);
+    gauge("outhaul_queue_oldest_seconds", oldest as f64);
+    gauge("outhaul_queue_running", queue.running as f64);
+    gauge("outhaul_queue_paused", if queue.paused { 1.0 } else { 0.0 });
 }

@@ -46,10 +46,10 @@ mod workers;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use axum::extract::FromRef;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
-use metrics_exporter_prometheus::PrometheusHandle;
 use outhaul::schedule::Scheduler;
 use outhaul::{Planner, Registry};
 use outhaul_core::delivery::Delivery;
@@ -62,6 +62,7 @@ use utoipa_axum::routes;
 use crate::auth::{Auth, AuthSettings, Gate, Rate, Refusal, gate};
 use crate::config::Limits;
 use crate::definition::Judge;
+pub use health::{BrokerHealth, Health, health_router};
 use problem::Problem;
 pub(crate) use request::{Asker, plan};
 pub use watch::Watch;
@@ -95,8 +96,14 @@ pub struct AppState {
     pub idempotency_required: bool,
     /// Looks at the jobs that clients watch.
     pub watch: Watch,
-    /// What this process has counted.
-    pub metrics: Option<PrometheusHandle>,
+    /// How the process is, and what it has counted.
+    pub health: Arc<Health>,
+}
+
+impl FromRef<AppState> for Arc<Health> {
+    fn from_ref(state: &AppState) -> Self {
+        state.health.clone()
+    }
 }
 
 impl AppState {

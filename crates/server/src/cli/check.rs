@@ -10,6 +10,7 @@ use clap::Args;
 use outhaul::Registry;
 use outhaul_core::clock;
 use outhaul_core::store::StoreError;
+use outhaul_delivery::broker::BrokerError;
 use outhaul_export::settings::SourceUrl;
 use outhaul_export::source::Source;
 use outhaul_export::storage::Storage;
@@ -20,8 +21,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _};
 use super::ConfigFlag;
 use super::failure::{Failure, with_causes};
 use super::table::{self, say};
-use crate::auth::{Auth as _, AuthSettings, Tokens};
-use crate::config::{Config, Environment};
+use crate::auth::{Auth as _, Tokens};
+use crate::config::{BrokerConfig, Config, Environment};
 use crate::log;
 use crate::planning::RequestPlanner;
 use crate::serve::{self, StartError};
@@ -58,8 +59,9 @@ pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Fai
     let mut findings = vec![
         Finding { what: "configuration".into(), result: Ok(Some(from)) },
         Finding { what: "database".into(), result: within(database(&config)).await },
+        Finding { what: "delivery".into(), result: within(delivery(config.broker.as_ref())).await },
     ];
-    findings.extend(auth(&config.auth).await);
+    findings.extend(auth(&config).await);
     let storage = Storage::open(&config.export.storage);
     match &storage {
         Err(error) => findings.push(Finding { what: "storage".into(), result: Err(with_causes(error)) }),
@@ -136,9 +138,26 @@ async fn database(config: &Config) -> Result<Option<String>, String> {
     }
 }
 
+/// Whether the broker lets us in and has its queues, or can make them.
+async fn delivery(configured: Option<&BrokerConfig>) -> Result<Option<String>, String> {
+    let Some(configured) = configured else { return Ok(Some("database".to_owned())) };
+    let place = format!("{} at {}", configured.kind(), configured.settings.describe());
+    let checked = async {
+        let broker = serve::delivery::broker(&configured.settings)?;
+        let mut publisher = broker.publisher().await?;
+        publisher.probe().await?;
+        publisher.close().await;
+        Ok::<_, BrokerError>(())
+    };
+    match checked.await {
+        Ok(()) => Ok(Some(place)),
+        Err(error) => Err(format!("{place}: {}", with_causes(&error))),
+    }
+}
+
 /// Whether tokens can be verified; nothing to say where nobody is asked for one.
-async fn auth(settings: &AuthSettings) -> Option<Finding> {
-    let jwt = settings.jwt()?;
+async fn auth(config: &Config) -> Option<Finding> {
+    let jwt = config.auth.jwt()?;
     let keys = async {
         let tokens = Tokens::new(jwt.clone()).map_err(|error| with_causes(&error))?;
         let now = clock::now();
@@ -255,6 +274,8 @@ async fn prepare(dataset: &Dataset, url: &SourceUrl) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use outhaul_testkit::servers;
+
     use super::*;
     use crate::config::Load;
 
@@ -266,6 +287,43 @@ mod tests {
         let storage = Storage::open(&config.export.storage).unwrap();
         let exports = Arc::new(Exports::new(&config.export).unwrap());
         definitions(&config, Some(&RequestPlanner::new(exports, registry, storage)))
+    }
+
+    /// What is said of a broker, with queues of the test's own.
+    async fn checked(kind: &str, url: &str, more: &str) -> Result<Option<String>, String> {
+        let queue = servers::unique_prefix();
+        let text = format!(
+            "[delivery]\nkind = \"{kind}\"\nurl = \"{url}\"\nwork_queue = \"{queue}.work\"\n\
+             parking_queue = \"{queue}.parking\"\n{more}"
+        );
+        let load = Load { file: None, insecure: false, environment: Environment::default() };
+        delivery(Config::parse(&text, Path::new("/srv"), &load).unwrap().broker.as_ref()).await
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_lets_nobody_in_is_named_without_its_password() {
+        assert_eq!(delivery(None).await, Ok(Some("database".to_owned())));
+        for (kind, scheme) in [("activemq", "stomp"), ("rabbitmq", "amqp")] {
+            let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let url = format!("{scheme}://zoe:hunter2@{away}");
+            let said = checked(kind, &url, "").await.unwrap_err();
+            assert!(said.starts_with(&format!("{kind} at {scheme}://{away}")), "{said}");
+            assert!(!said.contains("hunter2") && !said.contains("zoe"), "{said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broker_is_signed_in_to() {
+        for (kind, url) in [("activemq", servers::activemq_url()), ("rabbitmq", servers::rabbitmq_url())] {
+            let said = checked(kind, &url, "").await.unwrap().unwrap();
+            assert!(said.starts_with(&format!("{kind} at ")) && !said.contains('@'), "{said}");
+            let said = checked(kind, &url, "user = \"zoe\"\npassword = \"hunter2\"").await.unwrap_err();
+            assert!(said.starts_with(&format!("{kind} at ")) && !said.contains("hunter2"), "{said}");
+            // No TLS is spoken there.
+            let tls = url.replacen("amqp:", "amqps:", 1).replacen("stomp:", "stomps:", 1);
+            let said = checked(kind, &tls, "").await.unwrap_err();
+            assert!(said.contains("TLS"), "{said}");
+        }
     }
 
     const JOB_TYPES: &str = "[job_types.A]\nsteps = [{ name = \"a\", http = \"https://host/a\" }]\n\

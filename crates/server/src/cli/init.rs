@@ -75,14 +75,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("secret");
         std::fs::write(&secret, "hunter2").unwrap();
-        let text = uncommented.join("\n").replace("/run/secrets/outhaul-db", secret.to_str().unwrap());
-        let text = text.replace("/run/secrets/s3", secret.to_str().unwrap());
+        let mut text = uncommented.join("\n").replace("/run/secrets/outhaul-db", secret.to_str().unwrap());
+        for name in ["/run/secrets/s3", "/run/secrets/outhaul-mq", "/run/secrets/outhaul-recheck"] {
+            text = text.replace(name, secret.to_str().unwrap());
+        }
+        for (name, kind) in [
+            ("/etc/outhaul/mq-ca.pem", "CERTIFICATE"),
+            ("/etc/outhaul/mq.pem", "CERTIFICATE"),
+            ("/run/secrets/mq-key.pem", "PRIVATE KEY"),
+        ] {
+            let file = folder.path().join(name.rsplit('/').next().unwrap());
+            std::fs::write(&file, format!("-----BEGIN {kind}-----\n-----END {kind}-----\n")).unwrap();
+            text = text.replace(name, file.to_str().unwrap());
+        }
         let environment =
             Environment::from([("WAREHOUSE_PASSWORD", "hunter2"), ("MAILER_SECRET", "hunter2")]);
         let load = Load { file: None, insecure: false, environment };
         let config = Config::parse(&text, folder.path(), &load).unwrap();
         assert!(config.export.datasets["positions"].default);
         assert_eq!(config.export.sources["warehouse"].max_concurrent, 4);
+        assert!(config.broker.unwrap().settings.tls.unwrap().client.is_some());
     }
 
     #[test]

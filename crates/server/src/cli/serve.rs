@@ -1,5 +1,6 @@
 //! `outhaul serve`: runs until it is told to stop.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -7,7 +8,7 @@ use outhaul::Registry;
 
 use super::ConfigFlag;
 use super::failure::Failure;
-use crate::config::Environment;
+use crate::config::{Environment, address};
 use crate::log;
 use crate::roles::Roles;
 use crate::serve::{self, Ended};
@@ -20,6 +21,9 @@ pub(crate) struct Serve {
     /// What this process does: one or more of api,worker,scheduler.
     #[arg(long, default_value = "api,worker,scheduler", value_name = "ROLES")]
     roles: Roles,
+    /// Where a process without the API answers /healthz, /readyz and /metrics; else server.health_listen.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    health_listen: Option<SocketAddr>,
     /// Let other machines in without tokens.
     #[arg(long)]
     insecure: bool,
@@ -28,8 +32,12 @@ pub(crate) struct Serve {
 pub(crate) async fn run(args: Serve, registry: Registry) -> Result<ExitCode, Failure> {
     let environment = Environment::of_process();
     log::start(&environment, "info");
-    // A process without the API listens nowhere.
-    let config = args.config.load(environment, args.insecure || !args.roles.api)?;
+    // A process without the API shows its health at most, and no secret with it.
+    let mut config = args.config.load(environment, args.insecure || !args.roles.api)?;
+    config.health_listen = args.health_listen.or(config.health_listen);
+    if args.roles.api && args.health_listen.is_some() {
+        tracing::warn!("serve.health_listen_unused: the API answers for its health on {}", config.listen);
+    }
     if args.roles.api && !config.listen.ip().is_loopback() && config.auth.jwt().is_none() {
         tracing::warn!(listen = %config.listen, "serve.insecure: anyone who reaches {} may use it", config.listen);
     }

@@ -60,7 +60,13 @@ impl Environment {
 
 impl<const N: usize> From<[(&str, &str); N]> for Environment {
     fn from(variables: [(&str, &str); N]) -> Self {
-        Self(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        Self::from(&variables[..])
+    }
+}
+
+impl From<&[(&str, &str)]> for Environment {
+    fn from(variables: &[(&str, &str)]) -> Self {
+        Self(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 }
 

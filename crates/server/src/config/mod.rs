@@ -4,6 +4,7 @@
 mod auth;
 mod connect;
 pub(crate) mod definitions;
+mod delivery;
 mod env;
 mod exports;
 mod job_types;
@@ -29,6 +30,7 @@ use outhaul_export::settings::ExportSettings;
 use toml::Table;
 
 pub use self::definitions::Definition;
+pub use self::delivery::BrokerConfig;
 pub use self::env::Environment;
 pub use self::job_types::{HttpConfig, JobType, Step};
 pub use self::problem::{Problem, Problems};
@@ -51,8 +53,12 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where the API listens.
     pub listen: SocketAddr,
+    /// Where processes without the API answer for their health, if anywhere.
+    pub health_listen: Option<SocketAddr>,
     /// The engine's database.
     pub database: DatabaseConfig,
+    /// The broker that hands chunks to workers; `None`: the database does.
+    pub broker: Option<BrokerConfig>,
     /// How the store behaves.
     pub store: StoreSettings,
     /// How this process runs chunks.
@@ -179,6 +185,12 @@ impl Config {
             retain_audit: self.retain_audit,
         }
     }
+}
+
+/// Reads where to listen: an address and a port.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let read = text.trim().replace("localhost:", "127.0.0.1:").parse();
+    read.map_err(|_| format!("`{text}` is not an address and a port, such as \"127.0.0.1:8080\""))
 }
 
 /// Where TOML could not be read, without the line itself: it may hold a password.

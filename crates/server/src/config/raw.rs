@@ -84,11 +84,12 @@ impl<'de> Deserialize<'de> for Hiddens {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Server {
     pub(super) listen: String,
+    pub(super) health_listen: Option<String>,
 }
 
 impl Default for Server {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:8080".into() }
+        Self { listen: "127.0.0.1:8080".into(), health_listen: None }
     }
 }
 
@@ -156,7 +157,6 @@ impl Default for Storage {
     }
 }
 
-/// Brokers are not there yet; their keys are known so that a file written for them says so clearly.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Delivery {
@@ -164,9 +164,18 @@ pub(super) struct Delivery {
     pub(super) url: Option<Hidden>,
     pub(super) url_file: Option<PathBuf>,
     pub(super) url_env: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<Hidden>,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) password_env: Option<String>,
+    pub(super) ca_file: Option<PathBuf>,
+    pub(super) client_cert_file: Option<PathBuf>,
+    pub(super) client_key_file: Option<PathBuf>,
     pub(super) work_queue: String,
     pub(super) parking_queue: String,
     pub(super) window: u32,
+    pub(super) heartbeat: Option<Span>,
+    pub(super) expiry: Span,
 }
 
 impl Default for Delivery {
@@ -176,9 +185,18 @@ impl Default for Delivery {
             url: None,
             url_file: None,
             url_env: None,
+            user: None,
+            password: None,
+            password_file: None,
+            password_env: None,
+            ca_file: None,
+            client_cert_file: None,
+            client_key_file: None,
             work_queue: "job.chunk.work".into(),
             parking_queue: "job.chunk.parking".into(),
             window: 1000,
+            heartbeat: None,
+            expiry: Span(Duration::from_secs(120)),
         }
     }
 }

@@ -17,8 +17,8 @@ use super::problem::Problems;
 use super::reader::{Reader, unknown};
 use super::secrets::{Given, Secrets};
 use super::{
-    Config, DatabaseConfig, Environment, Limits, Load, NOT_YET, auth, definitions, exports, job_types, raw,
-    storage,
+    Config, DatabaseConfig, Environment, Limits, Load, NOT_YET, address, auth, definitions, delivery,
+    exports, job_types, raw, storage,
 };
 
 const SECTIONS: [&str; 19] = [
@@ -67,8 +67,11 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
     let triggers = reader.sections(&mut table, "triggers");
     what_is_left(&table, reader.problems);
 
-    judge_delivery(&delivery, reader.problems);
+    let broker = delivery::judge(delivery, &secrets, reader.problems);
     let listen = judge_listen(&server.listen, load.insecure || auth.jwt().is_some(), reader.problems);
+    let health_listen = server.health_listen.as_deref().and_then(|text| {
+        address(text).map_err(|message| reader.problems.add("server.health_listen", message)).ok()
+    });
     let database = judge_database(database, &data_dir, &secrets, reader.problems);
     let worker = judge_worker(&worker, reader.problems);
     let limits = judge_limits(&limits, reader.problems);
@@ -113,13 +116,15 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
         file: None,
         data_dir,
         listen,
+        health_listen,
         database,
         store: StoreSettings {
             lease: worker.lease,
             fairness_step: queue.fairness_step.0,
             idempotency_window: idempotency.window.0,
-            parking: false,
+            parking: broker.is_some(),
         },
+        broker,
         worker,
         auth,
         limits,
@@ -159,26 +164,13 @@ fn what_is_left(table: &Table, problems: &mut Problems) {
     }
 }
 
-fn judge_delivery(delivery: &raw::Delivery, problems: &mut Problems) {
-    match delivery.kind.as_str() {
-        "database" => {}
-        "activemq" | "rabbitmq" => {
-            problems
-                .add("delivery.kind", format!("{} is not available yet; use \"database\"", delivery.kind));
-        }
-        _ => problems.add("delivery.kind", "must be \"database\""),
-    }
-    if delivery.window == 0 {
-        problems.add("delivery.window", "must be at least 1");
-    }
-}
-
 fn judge_listen(text: &str, is_safe: bool, problems: &mut Problems) -> SocketAddr {
-    let fallback = SocketAddr::from(([127, 0, 0, 1], 8080));
-    let Ok(listen) = text.trim().replace("localhost:", "127.0.0.1:").parse::<SocketAddr>() else {
-        let message = format!("`{text}` is not an address and a port, such as \"127.0.0.1:8080\"");
-        problems.add("server.listen", message);
-        return fallback;
+    let listen = match address(text) {
+        Ok(listen) => listen,
+        Err(message) => {
+            problems.add("server.listen", message);
+            return SocketAddr::from(([127, 0, 0, 1], 8080));
+        }
     };
     if !listen.ip().is_loopback() && !is_safe {
         let message = "lets other machines in without tokens: set auth.mode = \"jwt\", listen on 127.0.0.1, \

@@ -8,6 +8,8 @@ use outhaul_export::settings::{SourceUrl, StorageTarget};
 
 use super::*;
 
+mod deploy;
+
 fn load<const N: usize>(text: &str, variables: [(&str, &str); N]) -> Result<Config, Problems> {
     let load = Load { file: None, insecure: false, environment: Environment::from(variables) };
     Config::parse(text, Path::new("/etc/outhaul"), &load)
@@ -45,6 +47,8 @@ fn nothing_at_all_is_the_embedded_default() {
     assert!(config.auth.jwt().is_none() && config.auth.identities.is_empty());
     assert_eq!(config.export.snapshot_max_age, None);
     assert_eq!(config.export.reuse_window_days, 7);
+    assert!(config.broker.is_none() && !config.store.parking);
+    assert_eq!(config.health_listen, None);
 }
 
 #[test]
@@ -113,13 +117,15 @@ fn every_problem_is_listed_at_once() {
     let text = r#"
         [server]
         listen = "8080"
+        health_listen = "8081"
         [database]
         url = "oracle://db"
         [storage]
         url = "ftp://files"
         base_path = "../up"
         [delivery]
-        kind = "rabbitmq"
+        kind = "kafka"
+        window = 0
         [worker]
         concurrency = 0
         claim_limit = 0
@@ -182,6 +188,7 @@ fn every_problem_is_listed_at_once() {
         "datasets.reports.source",
         "datasets.users.timeout",
         "delivery.kind",
+        "delivery.window",
         "job_types.SEND_EMAIL.steps",
         "limits.burst",
         "limits.max_open_chunks",
@@ -200,6 +207,7 @@ fn every_problem_is_listed_at_once() {
         "schedules.nightly.overlap",
         "schedules.nightly.run_as",
         "schedules.nightly.timezon",
+        "server.health_listen",
         "server.listen",
         "sources.Crm",
         "sources.Crm.url",
@@ -370,10 +378,13 @@ fn a_file_is_found_by_flag_variable_or_default() {
 fn other_machines_are_let_in_only_on_purpose() {
     let text = "[server]\nlisten = \"0.0.0.0:8080\"";
     assert_eq!(paths(text), ["server.listen"]);
-    let load = Load { file: None, insecure: true, environment: Environment::default() };
-    assert!(Config::parse(text, Path::new("/"), &load).is_ok());
+    let insecure = Load { file: None, insecure: true, environment: Environment::default() };
+    assert!(Config::parse(text, Path::new("/"), &insecure).is_ok());
     assert!(paths("[server]\nlisten = \"[::1]:0\"").is_empty());
     assert!(paths("[server]\nlisten = \"localhost:8080\"").is_empty());
+    // Of its health a process shows nothing secret.
+    let health = load("[server]\nhealth_listen = \"0.0.0.0:8081\"", []).unwrap();
+    assert_eq!(health.health_listen.unwrap().to_string(), "0.0.0.0:8081");
 }
 
 #[test]

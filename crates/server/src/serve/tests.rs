@@ -1,5 +1,8 @@
 //! Whole processes in this one: that they start, refuse and stop as they should.
 
+mod brokers;
+mod health;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 

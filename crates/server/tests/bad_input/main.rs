@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use common::sql::{POSITIONS, warehouse};
-use common::{BRISK, Client, Kind, Process, Stack};
+use common::{Client, Kind, Process, STEADY, Stack};
 use custom::{
     custom_jobs_are_judged_as_strictly, dead_letters_and_history_refuse_what_they_do_not_know,
     payloads_are_kept_as_they_are_and_told_to_nobody,
@@ -38,7 +38,7 @@ on_both!(
 );
 
 async fn start(kind: Kind, sections: &str) -> (Stack, Process, Client) {
-    let stack = Stack::new(kind, &format!("{BRISK}{sections}{}", warehouse(kind, POSITIONS))).await;
+    let stack = Stack::new(kind, &format!("{STEADY}{sections}{}", warehouse(kind, POSITIONS))).await;
     stack.make_positions(&["ABC"], &["2025-02-15"]).await;
     let server = stack.serve("server", "api,worker,scheduler").await;
     let client = server.client();

@@ -4,13 +4,8 @@ use chrono::DateTime;
 use serde_json::{Value, json};
 
 use crate::common::sql::warehouse;
-use crate::common::{BRISK, Client, Kind, Stack};
+use crate::common::{Client, Kind, STEADY, Stack};
 use crate::site::Site;
-
-/// Nobody is killed here, so nobody needs to be found dead soon.
-fn unhurried() -> String {
-    BRISK.replace("lease = \"3s\"", "lease = \"60s\"")
-}
 
 /// A dataset whose table is not there yet, and one that works.
 fn datasets(kind: Kind) -> String {
@@ -40,7 +35,7 @@ async fn a_bad_end_does_what_the_child_says_embedded() {
 }
 
 async fn a_bad_end_does_what_the_child_says_on(kind: Kind) {
-    let stack = Stack::new(kind, &format!("{}{}", unhurried(), datasets(kind))).await;
+    let stack = Stack::new(kind, &format!("{STEADY}{}", datasets(kind))).await;
     stack.source("create table other (n bigint)").await;
     let site = Site::start(&stack).await;
     let client = site.client();
@@ -103,7 +98,7 @@ async fn a_bad_end_does_what_the_child_says_on(kind: Kind) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_parent_is_a_bad_end_too() {
     for kind in [Kind::PostgresLocal, Kind::Embedded] {
-        let stack = Stack::new(kind, &format!("{}{}", unhurried(), datasets(kind))).await;
+        let stack = Stack::new(kind, &format!("{STEADY}{}", datasets(kind))).await;
         stack.source("create table other (n bigint)").await;
         let site = Site::start(&stack).await;
         let client = site.client();
@@ -135,7 +130,7 @@ async fn cancel(client: &Client, id: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parent_that_is_not_there_is_refused_and_nothing_is_stored() {
     for kind in [Kind::PostgresLocal, Kind::Embedded] {
-        let stack = Stack::new(kind, &format!("{}{}", unhurried(), datasets(kind))).await;
+        let stack = Stack::new(kind, &format!("{STEADY}{}", datasets(kind))).await;
         stack.source("create table other (n bigint)").await;
         let site = Site::start(&stack).await;
         let client = site.client();

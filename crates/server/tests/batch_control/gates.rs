@@ -14,9 +14,12 @@ pub(crate) const ON_THE_WAY: [i64; 3] = [500, 1000, 1500];
 /// The gate of a small export.
 pub(crate) const SMALL: i64 = 7;
 
-const LARGE_QUERY: &str = "select n, :key as key, repeat('x', 10000) as x, \
-     case when n in (500, 1000, 1500) then pg_advisory_xact_lock_shared(n)::text end as gate from large";
-const SMALL_QUERY: &str = "select pg_advisory_xact_lock_shared(7)::text as gate, :key as key";
+// Nobody loses patience at a gate.
+const LARGE_QUERY: &str = "with free as materialized (select set_config('lock_timeout', '0', true)) \
+     select n, :key as key, repeat('x', 10000) as x, \
+     case when n in (500, 1000, 1500) then pg_advisory_xact_lock_shared(n)::text end as gate from free, large";
+const SMALL_QUERY: &str = "with free as materialized (select set_config('lock_timeout', '0', true)) \
+     select pg_advisory_xact_lock_shared(7)::text as gate, :key as key from free";
 
 /// The source, whatever the installation's own database is.
 pub(crate) struct Gates {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{BRISK, Kind, Stack, dates, eventually};
+use crate::common::{Kind, STEADY, Stack, dates, eventually};
 use crate::gates::{Gates, SMALL};
 use crate::site::Site;
 
@@ -19,13 +19,11 @@ const URGENT: usize = 3;
 #[tokio::test(flavor = "multi_thread")]
 async fn the_urgent_passes_ten_thousand_and_two_such_jobs_share() {
     let kind = Kind::PostgresLocal;
-    // Nobody is killed, so nobody needs to be found dead soon.
-    let brisk = BRISK.replace("lease = \"3s\"", "lease = \"60s\"");
     let mut gates = Gates::new().await;
     // A step so long that the time between two submissions makes no difference.
     let fairness = "[queue]\nfairness_step = \"10s\"\n\n";
     let source = gates.source("wide", &format!("max_concurrent = {AT_ONCE}"));
-    let stack = Stack::new(kind, &format!("{brisk}{fairness}{source}")).await;
+    let stack = Stack::new(kind, &format!("{STEADY}{fairness}{source}")).await;
     let site = Site::start(&stack).await;
     let _second = stack.spawn("second-worker", "worker");
     let client = site.client();

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{BRISK, Client, Kind, Stack, dates};
+use crate::common::{Client, Kind, STEADY, Stack, dates};
 use crate::gates::{Gates, SMALL};
 use crate::site::Site;
 
@@ -25,7 +25,7 @@ async fn the_urgent_comes_next_and_large_jobs_share_on(kind: Kind) {
     // A step so long that the time between two submissions makes no difference.
     let fairness = "[queue]\nfairness_step = \"10s\"\n\n";
     let narrow = gates.source("narrow", "max_concurrent = 1");
-    let stack = Stack::new(kind, &format!("{BRISK}{fairness}{narrow}")).await;
+    let stack = Stack::new(kind, &format!("{STEADY}{fairness}{narrow}")).await;
     let site = Site::start(&stack).await;
     let _second = (kind != Kind::Embedded).then(|| stack.spawn("second-worker", "worker"));
     let client = site.client();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{BRISK, Client, Kind, Stack, dates};
+use crate::common::{Client, Kind, STEADY, Stack, dates};
 use crate::gates::{Gates, SMALL};
 use crate::site::Site;
 
@@ -19,7 +19,8 @@ async fn a_paused_queue_starts_nothing_and_others_go_on_embedded() {
 async fn a_paused_queue_starts_nothing(kind: Kind) {
     let mut gates = Gates::new().await;
     let sources = gates.source("north", "") + &gates.source("south", "");
-    let stack = Stack::new(kind, &format!("{BRISK}{sources}")).await;
+    // Who is killed here owns nothing then.
+    let stack = Stack::new(kind, &format!("{STEADY}{sources}")).await;
     let mut site = Site::start(&stack).await;
     let client = site.client();
     // What runs when the queue is paused goes on to its end.

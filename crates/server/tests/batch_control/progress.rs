@@ -2,11 +2,12 @@
 //! not when another worker begins anew, and ends with what is in the file.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use sqlx::Connection;
 
-use crate::common::{BRISK, Client, Kind, Stack, eventually, sha256};
+use crate::common::{BRISK, Client, Kind, STEADY, Stack, eventually, sha256};
 use crate::follower::{Follower, goes_on};
 use crate::gates::{Gates, ON_THE_WAY, ROWS};
 use crate::site::Site;
@@ -38,14 +39,15 @@ pub(crate) fn is_at(gate: i64) -> impl Fn(&Value) -> bool {
 
 async fn it_only_goes_on(kind: Kind, dataset: &str) {
     let mut gates = Gates::new().await;
-    let stack = Stack::new(kind, &format!("{BRISK}{}", gates.source("warehouse", ""))).await;
+    let stack = Stack::new(kind, &format!("{STEADY}{}", gates.source("warehouse", ""))).await;
     let site = Site::start(&stack).await;
     let client = site.client();
     for gate in ON_THE_WAY {
         gates.shut(gate).await;
     }
     let id = client.submit(&large(dataset)).await;
-    let polled = tokio::spawn(poll(client.clone(), id.clone()));
+    let looks = Looks::default();
+    let polled = tokio::spawn(poll(client.clone(), id.clone(), looks.clone()));
     let mut follower = Follower::connect(&client, &id).await;
     let mut tags = BTreeSet::new();
     for gate in ON_THE_WAY {
@@ -58,12 +60,17 @@ async fn it_only_goes_on(kind: Kind, dataset: &str) {
         assert_eq!((&job["status"], &job["running"]), (&json!("IN_PROGRESS"), &json!(1)), "{job}");
         assert!(job["etaSeconds"].is_i64(), "{job}");
         tags.insert(tag_at_rest(&client, &id).await);
+        let seen = eventually("whoever polls has seen it too", || async {
+            looks.lock().expect("not poisoned").iter().any(is_at(gate))
+        });
+        seen.await.unwrap_or_else(|error| panic!("{error}"));
         gates.open(gate).await;
     }
     assert_eq!(tags.len(), ON_THE_WAY.len(), "a tag for every state");
 
     let seen = follower.end().await;
-    let polled = polled.await.expect("it was polled to the end");
+    polled.await.expect("it was polled to the end");
+    let polled = looks.lock().expect("not poisoned").clone();
     for seen in [&seen, &polled] {
         goes_on(seen);
         ends_with_the_file(&client, &id, seen).await;
@@ -138,9 +145,11 @@ async fn told_at(stack: &Stack) -> i64 {
     rows[0][0]
 }
 
-/// Every look at a job, up to its end.
-async fn poll(client: Client, id: String) -> Vec<Value> {
-    let looks = std::sync::Mutex::new(Vec::new());
+/// Every look at a job so far.
+type Looks = Arc<Mutex<Vec<Value>>>;
+
+/// Looks at a job up to its end.
+async fn poll(client: Client, id: String, looks: Looks) {
     let over = eventually("it ends", || async {
         let job = client.job(&id).await;
         let is_over = !job["completedAt"].is_null();
@@ -148,13 +157,12 @@ async fn poll(client: Client, id: String) -> Vec<Value> {
         is_over
     });
     over.await.unwrap_or_else(|error| panic!("{error}"));
-    looks.into_inner().expect("not poisoned")
 }
 
 /// The entity tag of a job that does not move now; a client that has it gets nothing.
 async fn tag_at_rest(client: &Client, id: &str) -> String {
     let url = format!("{}/jobs/{id}", client.base);
-    let tag = std::sync::Mutex::new(String::new());
+    let tag = Mutex::new(String::new());
     let rests = eventually("the job rests", || async {
         let now = client.http.get(&url).send().await.expect("the API answers");
         let now = now.headers()["etag"].to_str().expect("text").to_owned();

@@ -4,11 +4,14 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 #![expect(unreachable_pub, reason = "a harness is shared by test binaries, which have no outside")]
 
+pub mod gate;
+pub mod history;
+pub mod killing;
 pub mod s3;
 pub mod sql;
+pub mod two_thousand;
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,6 +23,11 @@ use tempfile::TempDir;
 
 /// Longer than anything here takes on a slow machine; reaching it is a failure, never a measure.
 pub const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A port that the system chooses, so that nobody else can have it.
+const ANY_PORT: &str = "127.0.0.1:0";
+/// What a process says, in JSON, before the URL at which it listens.
+const LISTENING: &str = "serve.listening on ";
 
 /// Where jobs and files are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +51,24 @@ pub struct Stack {
     keep: Vec<Box<dyn Send + Sync>>,
 }
 
-/// Short leases, so that tests do not wait long for one to run out.
-pub const BRISK: &str = "[worker]\nconcurrency = 4\nlease = \"3s\"\nheartbeat = \"1s\"\npoll_interval = \"200ms\"\n\n\
-     [retry]\nmax_attempts = 3\nbackoff = { kind = \"fixed\", base = \"100ms\" }\n\n";
+/// How processes work and retry, with leases of this length.
+macro_rules! brisk {
+    ($lease:literal) => {
+        concat!(
+            "[worker]\nconcurrency = 4\nlease = \"",
+            $lease,
+            "\"\nheartbeat = \"1s\"\npoll_interval = \"200ms\"\n\n\
+             [retry]\nmax_attempts = 3\nbackoff = { kind = \"fixed\", base = \"100ms\" }\n\n"
+        )
+    };
+}
+
+/// Short leases, for tests that kill or stop their owners and wait until one runs out. A machine that is too
+/// busy to run a process for three seconds takes its leases too, so these tests count no attempts.
+pub const BRISK: &str = brisk!("3s");
+/// The same where nobody is killed: leases that are not lost on a busy machine either, so that attempts can
+/// be counted.
+pub const STEADY: &str = brisk!("60s");
 
 /// Makes two tests of each function: one on the embedded default, one on PostgreSQL and S3.
 #[macro_export]
@@ -163,21 +186,23 @@ impl Stack {
         }
     }
 
-    /// Starts a process with these roles; one with `api` gets a spare port.
+    /// Starts a process with these roles; one with `api` listens on a port that the system chooses.
     pub fn spawn(&self, name: &str, roles: &str) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_outhaul"));
         command.args(["serve", "--roles", roles, "--config"]).arg(self.config());
         self.spawn_command(name, command)
     }
 
-    /// Starts any server on this installation, with a spare port to listen on.
+    /// Starts any server on this installation. Whatever listens has a port that the system chooses: one that
+    /// the test looks for may be somebody else's before the process has it.
     pub fn spawn_command(&self, name: &str, mut command: Command) -> Process {
-        let port =
-            TcpListener::bind("127.0.0.1:0").expect("a spare port").local_addr().expect("its number").port();
         let log = self.dir.path().join(format!("{name}.log"));
         let sink = File::options().create(true).append(true).open(&log).expect("open the log");
+        let said_before = sink.metadata().expect("the log is there").len();
         let child = command
-            .env("OUTHAUL__SERVER__LISTEN", format!("127.0.0.1:{port}"))
+            .env("OUTHAUL__SERVER__LISTEN", ANY_PORT)
+            // The log says where it listens.
+            .env("OUTHAUL_LOG", "info")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
@@ -185,12 +210,19 @@ impl Stack {
             .stderr(sink)
             .spawn()
             .expect("start the program");
-        Process { child, log, base: format!("http://127.0.0.1:{port}") }
+        Process { child, log, said_before, base: String::new() }
+    }
+
+    /// Starts a process without the API that answers for its health, at [`Process::base`].
+    pub fn spawn_watched(&self, name: &str, roles: &str) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_outhaul"));
+        command.args(["serve", "--roles", roles, "--health-listen", ANY_PORT, "--config"]).arg(self.config());
+        self.spawn_command(name, command)
     }
 
     /// Starts a process with the API and waits until it is ready.
     pub async fn serve(&self, name: &str, roles: &str) -> Process {
-        let process = self.spawn(name, roles);
+        let mut process = self.spawn(name, roles);
         process.ready().await;
         process
     }
@@ -200,21 +232,48 @@ impl Stack {
 pub struct Process {
     child: Child,
     log: PathBuf,
+    /// The length of the log when it was started: earlier ones of the same name have written there.
+    said_before: u64,
+    /// Where it listens. Empty before [`Process::listens`].
     pub base: String,
 }
 
 impl Process {
     pub fn client(&self) -> Client {
+        assert!(!self.base.is_empty(), "nobody has waited until it listens");
         Client { base: self.base.clone(), http: reqwest::Client::new() }
     }
 
-    pub async fn ready(&self) {
-        let client = self.client();
-        eventually("the server is ready", || async {
-            matches!(client.http.get(format!("{}/readyz", client.base)).send().await, Ok(answer) if answer.status() == 200)
-        })
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", self.log()));
+    /// Waits until it listens, and knows where from then on.
+    pub async fn listens(&mut self) {
+        let start = Instant::now();
+        while self.base.is_empty() {
+            let log = std::fs::read(&self.log).unwrap_or_default();
+            let log = log.get(usize::try_from(self.said_before).expect("small")..).unwrap_or_default();
+            let log = String::from_utf8_lossy(log);
+            let address = log.split_once(LISTENING).and_then(|(_, address)| address.split_once('"'));
+            match address {
+                Some((address, _)) => self.base = address.to_owned(),
+                None => self.look_later(start, "it listens").await,
+            }
+        }
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn ready(&mut self) {
+        self.listens().await;
+        let (client, start) = (self.client(), Instant::now());
+        while !matches!(client.get("/readyz").await, Ok((200, _))) {
+            self.look_later(start, "it is ready").await;
+        }
+    }
+
+    /// Waits a little, unless it has ended: then there is nothing to wait for.
+    async fn look_later(&mut self, start: Instant, what: &str) {
+        let ended = self.child.try_wait().expect("ask for the process");
+        assert_eq!(ended, None, "a process ended before {what}:\n{}", self.log());
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}:\n{}", self.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
     pub fn log(&self) -> String {
@@ -252,7 +311,14 @@ impl Process {
     /// SIGTERM; waits for a clean end and returns whether the exit code was 0.
     pub fn terminate(&mut self) -> bool {
         self.signal("TERM");
-        self.child.wait().expect("wait for the process").success()
+        let start = Instant::now();
+        loop {
+            if let Some(ended) = self.child.try_wait().expect("ask for the process") {
+                return ended.success();
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// The most memory it ever held, in bytes (VmHWM).
@@ -290,9 +356,19 @@ impl Client {
         Ok((status, answer.json().await.unwrap_or(Value::Null)))
     }
 
-    /// Submits and insists on 202; returns the job's id.
+    /// Submits and insists on 202; returns the job's id. A server that is too busy to take it says 503, and
+    /// is asked again, as clients do.
     pub async fn submit(&self, body: &Value) -> String {
-        let (status, job) = self.post("/jobs", body).await.expect("the API answers");
+        let said = std::sync::Mutex::new((0, Value::Null));
+        let answered = eventually("a submission is taken", || async {
+            let answer = self.post("/jobs", body).await.expect("the API answers");
+            let busy = answer.0 == 503;
+            *said.lock().expect("not poisoned") = answer;
+            !busy
+        });
+        let answered = answered.await;
+        let (status, job) = said.into_inner().expect("not poisoned");
+        answered.unwrap_or_else(|error| panic!("{error}: {job}"));
         assert_eq!(status, 202, "{job}");
         job["jobId"].as_str().expect("a jobId").to_owned()
     }
@@ -304,24 +380,27 @@ impl Client {
         job
     }
 
-    /// Waits until the job has a status, and `completedAt` where that status is an end.
+    /// Waits until the job has a status, and `completedAt` where that status is an end. Patience begins anew
+    /// with every chunk that is done: a large job takes as long as it takes, and is lost when it stands still.
     pub async fn wait_for(&self, id: &str, wanted: &str) -> Value {
-        let seen = std::sync::Mutex::new(Value::Null);
-        let outcome = eventually(&format!("{id} is {wanted}"), || async {
-            let Ok((200, job)) = self.get(&format!("/jobs/{id}")).await else { return false };
-            let is_end = ["COMPLETED", "FAILED", "CANCELLED"].contains(&wanted);
-            let there = job["status"] == wanted && (!is_end || !job["completedAt"].is_null());
-            // Nothing leaves these, so there is nothing more to wait for.
-            let elsewhere =
-                job["status"] != wanted && (job["status"] == "COMPLETED" || job["status"] == "CANCELLED");
-            *seen.lock().expect("not poisoned") = job;
-            there || elsewhere
-        })
-        .await;
-        let job = seen.into_inner().expect("not poisoned");
-        outcome.unwrap_or_else(|error| panic!("{error}: {job}"));
-        assert_eq!(job["status"], wanted, "{job}");
-        job
+        let is_end = ["COMPLETED", "FAILED", "CANCELLED"].contains(&wanted);
+        let (mut job, mut done, mut start) = (Value::Null, None, Instant::now());
+        loop {
+            if let Ok((200, now)) = self.get(&format!("/jobs/{id}")).await {
+                job = now;
+                if job["status"] == wanted && (!is_end || !job["completedAt"].is_null()) {
+                    return job;
+                }
+                // Nothing leaves these, so there is nothing more to wait for.
+                let elsewhere = job["status"] == "COMPLETED" || job["status"] == "CANCELLED";
+                assert!(!elsewhere || job["status"] == wanted, "it is not {wanted}: {job}");
+                if job["done"].as_u64() > done {
+                    (done, start) = (job["done"].as_u64(), Instant::now());
+                }
+            }
+            assert!(start.elapsed() < PATIENCE, "waited in vain until {id} is {wanted}: {job}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// All items of a list, page by page.

@@ -9,33 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::common::{BRISK, Client, Kind, Stack};
+use crate::common::history::{ALLOWED, time};
+use crate::common::{Client, Kind, STEADY, Stack};
 use crate::endpoint::{ALLOW, Call, Endpoint, done, status};
 
 const PARCELS: usize = 6;
 const LETTERS: usize = 3;
-
-/// Every transition that may be, as the design's table has them.
-const ALLOWED: [(Option<&str>, &str); 18] = [
-    (None, "CREATED"),
-    (None, "QUEUED"),
-    (Some("CREATED"), "QUEUED"),
-    (Some("QUEUED"), "RUNNING"),
-    (Some("RUNNING"), "SUCCESS"),
-    (Some("RUNNING"), "RETRY"),
-    (Some("RUNNING"), "QUEUED"),
-    (Some("RUNNING"), "CREATED"),
-    (Some("RETRY"), "QUEUED"),
-    (Some("RETRY"), "DEAD"),
-    (Some("QUEUED"), "CREATED"),
-    (Some("RETRY"), "CREATED"),
-    (Some("CREATED"), "DEAD"),
-    (Some("CREATED"), "CANCELLED"),
-    (Some("QUEUED"), "CANCELLED"),
-    (Some("RETRY"), "CANCELLED"),
-    (Some("RUNNING"), "CANCELLED"),
-    (Some("DEAD"), "QUEUED"),
-];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_found_and_redriven_on_postgres() {
@@ -61,9 +40,9 @@ async fn dead_letters_are_found_and_redriven(kind: Kind) {
         }
     })
     .await;
-    let brisk = BRISK.replace("max_attempts = 3", "max_attempts = 2");
+    let steady = STEADY.replace("max_attempts = 3", "max_attempts = 2");
     let types = endpoint.job_type("PARCEL", &["deliver"], "") + &endpoint.job_type("LETTER", &["post"], "");
-    let stack = Stack::new(kind, &format!("{brisk}{ALLOW}{types}")).await;
+    let stack = Stack::new(kind, &format!("{steady}{ALLOW}{types}")).await;
     let server = stack.serve("server", "api,worker,scheduler").await;
     let client = server.client();
     let mut jobs = Vec::new();
@@ -110,7 +89,7 @@ async fn dead_letters_are_found_and_redriven(kind: Kind) {
             words("deliver")
         ]
     );
-    assert!(letter["firstFailedAt"].as_str() < letter["lastFailedAt"].as_str(), "{letter}");
+    assert!(time(&letter["firstFailedAt"]) < time(&letter["lastFailedAt"]), "{letter}");
     assert_eq!(parcel["firstFailedAt"], parcel["lastFailedAt"], "{parcel}");
     let middle = letters[4]["lastFailedAt"].as_str().expect("a time");
     for (filter, expected) in [
@@ -240,13 +219,13 @@ fn as_text(steps: &[(Option<&str>, &str)]) -> Vec<Step> {
 async fn history(client: &Client, job: &str) -> Vec<Step> {
     let rows = client.all(&format!("/jobs/{job}/history")).await;
     let mut steps: Vec<Step> = Vec::new();
-    let mut before = String::new();
+    let mut before = None;
     for row in &rows {
         let from = row["from"].as_str().map(str::to_owned);
         let to = row["to"].as_str().expect("a state").to_owned();
         assert!(ALLOWED.contains(&(from.as_deref(), to.as_str())), "{job}: {row}");
         assert_eq!(from, steps.last().map(|(_, to)| to.clone()), "{job}: it goes on where it was: {rows:?}");
-        let at = row["at"].as_str().expect("a time").to_owned();
+        let at = Some(time(&row["at"]));
         assert!(before <= at, "{job}: {rows:?}");
         assert_eq!(row["chunkKey"], "main");
         if to == "RETRY" || to == "DEAD" {

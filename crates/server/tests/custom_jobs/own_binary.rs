@@ -68,6 +68,12 @@ impl Job for Transfer {
         moves.sort_unstable();
         ctx.transaction("move", async |tx| {
             // Whoever is stopped here comes back to a transaction that is not his any more.
+            if self.gated {
+                // For as long as the test wants.
+                sqlx::raw_sql("set local lock_timeout = 0; set local statement_timeout = 0")
+                    .execute(&mut *tx)
+                    .await?;
+            }
             let wait =
                 if self.gated { "select pg_advisory_xact_lock_shared(42)" } else { "select pg_sleep(0.03)" };
             sqlx::query(wait).execute(&mut *tx).await?;

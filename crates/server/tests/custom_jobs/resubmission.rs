@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::common::{BRISK, Kind, Stack};
+use crate::common::{Kind, STEADY, Stack};
 use crate::endpoint::{ALLOW, Call, Endpoint, done, status};
 use crate::lock::Lock;
 
@@ -32,7 +32,7 @@ async fn fifty_resubmissions(kind: Kind) {
     })
     .await;
     let types = endpoint.job_type("PARCEL", &STEPS, "");
-    let stack = Stack::new(kind, &format!("{BRISK}{ALLOW}{types}")).await;
+    let stack = Stack::new(kind, &format!("{STEADY}{ALLOW}{types}")).await;
     let processes = match kind {
         Kind::Embedded => vec![stack.serve("server", "api,worker,scheduler").await],
         _ => vec![

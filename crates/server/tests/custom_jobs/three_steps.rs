@@ -7,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 
-use crate::common::{BRISK, Client, Kind, Process, Stack};
+use crate::common::history::time;
+use crate::common::{Client, Kind, Process, STEADY, Stack};
 use crate::endpoint::{ALLOW, Call, Endpoint, done, status};
 
 const STEPS: [&str; 3] = ["render", "deliver", "tell"];
@@ -35,7 +36,7 @@ async fn a_step_that_fails_twice_is_called_three_times_and_the_others_once(kind:
     .await;
     let secret = format!("whsec_{}", STANDARD.encode(KEY));
     let types = endpoint.job_type("PARCEL", &STEPS, "secret_env = \"PARCEL_SECRET\"");
-    let mut stack = Stack::new(kind, &format!("{BRISK}{ALLOW}{types}")).await;
+    let mut stack = Stack::new(kind, &format!("{STEADY}{ALLOW}{types}")).await;
     stack.environment = vec![("PARCEL_SECRET", secret.clone()), ("OUTHAUL_LOG", "debug".to_owned())];
     let processes = match kind {
         Kind::Embedded => vec![stack.serve("server", "api,worker,scheduler").await],
@@ -72,12 +73,8 @@ async fn a_step_that_fails_twice_is_called_three_times_and_the_others_once(kind:
         .map(|step| (step["name"].as_str().expect("a name"), step["status"].as_str().expect("a status")))
         .collect();
     assert_eq!(steps, STEPS.map(|step| (step, "DONE")), "{job}");
-    let times: Vec<&str> = job["steps"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|step| step["completedAt"].as_str().expect("a time"))
-        .collect();
+    let times: Vec<_> =
+        job["steps"].as_array().into_iter().flatten().map(|step| time(&step["completedAt"])).collect();
     assert!(times.is_sorted(), "{job}");
     assert_eq!(job["result"], result("tell"), "{job}");
     assert_eq!((&job["errorMessage"], &job["done"], &job["total"]), (&Value::Null, &json!(1), &json!(1)));
@@ -122,7 +119,7 @@ async fn everything_said(
     processes: &[Process],
 ) -> Vec<(String, String)> {
     let mut said: Vec<(String, String)> =
-        processes.iter().map(|process| (process.base.clone(), process.log())).collect();
+        processes.iter().map(|process| (format!("the log of {}", process.pid()), process.log())).collect();
     for path in [
         format!("/jobs/{id}"),
         format!("/jobs/{id}/chunks"),

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -11,7 +10,9 @@ use outhaul_testkit::servers::PrivatePostgres;
 use rand::RngExt;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
+use tokio::task::block_in_place;
 
+use crate::common::killing::{Progress, StopKilling};
 use crate::common::{Kind, Process, Stack, eventually};
 use crate::lock::Lock;
 use crate::own_binary::{Transfer, spawn};
@@ -24,6 +25,8 @@ const TABLES: &str = "create table account (id bigint primary key, balance bigin
      insert into account select n, 10000 from generate_series(1, 20) n; \
      create table ledger (job text not null)";
 
+const COMPLETED: &str = "select count(*) from job where status = 'COMPLETED'";
+
 const SECTIONS: &str = "[worker]\nconcurrency = 4\nlease = \"3s\"\nheartbeat = \"1s\"\npoll_interval = \"200ms\"\n\n\
      [retry]\nmax_attempts = 50\nbackoff = { kind = \"fixed\", base = \"100ms\" }\n\n";
 
@@ -32,7 +35,7 @@ async fn a_thousand_transfers_are_each_applied_once() {
     let server = Arc::new(PrivatePostgres::start());
     let stack = Arc::new(Stack::on_server(Kind::PostgresLocal, &server, SECTIONS));
     stack.source(TABLES).await;
-    let api = spawn(&stack, "api", "api,scheduler");
+    let mut api = spawn(&stack, "api", "api,scheduler");
     api.ready().await;
 
     let mut expected: BTreeMap<i64, i64> = (1..=ACCOUNTS).map(|account| (account, START)).collect();
@@ -60,18 +63,13 @@ async fn a_thousand_transfers_are_each_applied_once() {
         .await;
     assert_eq!(ids.len(), TRANSFERS);
 
-    let over = Arc::new(AtomicBool::new(false));
-    let stop_killing = StopKilling(over.clone());
-    let killer = tokio::task::spawn_blocking({
-        let (over, stack, server) = (over.clone(), stack.clone(), server.clone());
-        move || kill_at_random(&over, &stack, &server)
-    });
+    let stop = StopKilling::default();
+    let killer = tokio::spawn(kill_at_random(stack.clone(), server.clone(), stop.progress()));
     let done = eventually("all transfers are done", || async {
-        let sql = "select count(*) from job where status = 'COMPLETED'";
-        count(&stack, sql).await == Some(TRANSFERS as i64)
+        count(&stack, COMPLETED).await == Some(TRANSFERS as i64)
     });
     done.await.unwrap_or_else(|error| panic!("{error}\n{}", api.log()));
-    drop(stop_killing);
+    drop(stop);
     let (kills, stops, restarts) = killer.await.expect("the killer ends");
     let happened = format!("{kills} kills, {stops} stops, {restarts} restarts");
     assert!(kills >= 5 && stops >= 1 && restarts >= 1, "little happened: {happened}");
@@ -100,7 +98,7 @@ async fn an_owner_that_lost_its_lease_without_knowing_commits_nothing() {
         SECTIONS.replace("\"3s\"", "\"120s\"").replace("heartbeat = \"1s\"", "heartbeat = \"40s\"");
     let stack = Stack::new(Kind::PostgresLocal, &sections).await;
     stack.source(TABLES).await;
-    let api = spawn(&stack, "api", "api");
+    let mut api = spawn(&stack, "api", "api");
     api.ready().await;
     let client = api.client();
     let mut gate = Lock::take(&stack, "select pg_advisory_xact_lock(42)").await;
@@ -130,36 +128,39 @@ async fn count(stack: &Stack, sql: &'static str) -> Option<i64> {
     sqlx::query_scalar(sql).fetch_one(&mut db).await.ok()
 }
 
-/// Tells the killer to stop, also when the test fails before its end: it would go on for ever.
-struct StopKilling(Arc<AtomicBool>);
-
-impl Drop for StopKilling {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Kills, stops and restarts until it is told to stop; returns how often it did each.
-fn kill_at_random(over: &AtomicBool, stack: &Stack, server: &PrivatePostgres) -> (u32, u32, u32) {
-    let mut random = rand::rng();
-    let mut workers: Vec<Process> = (0..3).map(|n| spawn(stack, &format!("worker-{n}"), "worker")).collect();
+/// Kills, stops and restarts while transfers are done; returns how often it did each.
+async fn kill_at_random(
+    stack: Arc<Stack>,
+    server: Arc<PrivatePostgres>,
+    mut progress: Progress,
+) -> (u32, u32, u32) {
+    let worker = |n: usize| spawn(&stack, &format!("worker-{n}"), "worker");
+    let mut workers: Vec<Process> = (0..3).map(worker).collect();
     let (mut kills, mut stops, mut restarts) = (0, 0, 0);
-    while !over.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(random.random_range(200..900)));
-        let victim = random.random_range(0..workers.len());
+    let look = |workers: &mut [Process]| {
+        // One that PostgreSQL left while it started has ended, and nobody else would start it again.
+        for (n, place) in workers.iter_mut().enumerate() {
+            if place.has_ended() {
+                *place = worker(n);
+            }
+        }
+        async { count(&stack, COMPLETED).await.and_then(|done| u64::try_from(done).ok()) }
+    };
+    while progress.goes_on(5..40, || look(&mut workers)).await {
+        let victim = rand::rng().random_range(0..workers.len());
         if kills >= 5 * (restarts + 1) {
-            server.restart_immediate();
+            block_in_place(|| server.restart_immediate());
             restarts += 1;
         } else if kills >= 3 * (stops + 1) {
             // Longer than its lease: what it then tries to commit belongs to another.
             let stopped = [victim, (victim + 1) % workers.len()];
             stopped.iter().for_each(|worker| workers[*worker].signal("STOP"));
-            std::thread::sleep(Duration::from_secs(4));
+            tokio::time::sleep(Duration::from_secs(4)).await;
             stopped.iter().for_each(|worker| workers[*worker].signal("CONT"));
             stops += 1;
         } else {
             workers[victim].kill9();
-            workers[victim] = spawn(stack, &format!("worker-{victim}"), "worker");
+            workers[victim] = worker(victim);
             kills += 1;
         }
     }

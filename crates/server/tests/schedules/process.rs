@@ -1,5 +1,6 @@
-//! A scheduler in a process of its own: this very test program, started for one test that loops. It looks
-//! at what is due at the simulated moment until it is killed, or until the test that started it is gone.
+//! A scheduler in a process of its own: the test starts its own program once more, as the scheduler that it
+//! becomes where the environment gives it one to be. It looks at what is due at the simulated moment until it
+//! is killed, or until the test that started it is gone.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -26,23 +27,25 @@ pub(crate) const JOB_TYPE: &str = "TICK";
 /// Where the process finds its database; the folder is where the clock is, and who won.
 const DATABASE: &str = "OUTHAUL_TEST_SCHEDULER_DATABASE";
 const FOLDER: &str = "OUTHAUL_TEST_SCHEDULER_FOLDER";
+/// The one test that is run in such a process.
+const TEST: &str = "simulated_year::each_slot_of_a_year_has_the_fate_that_its_policy_says";
 /// Where nothing was due, or others were faster, it looks again after this.
 const AGAIN: Duration = Duration::from_millis(10);
 
-#[test]
-#[ignore = "not a test: the simulated year starts it as a process"]
-fn scheduler_process() {
-    // Started by hand there is nothing to schedule.
+/// What [`TEST`] does first: a process that [`start`] started is a scheduler from here on. It does not come
+/// back, and never looks like a test that passed.
+pub(crate) async fn schedule_if_started() {
     let (Ok(database), Ok(folder)) = (std::env::var(DATABASE), std::env::var(FOLDER)) else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(schedule(&database, Path::new(&folder)));
+    schedule(&database, Path::new(&folder)).await;
+    eprintln!("the test that started this scheduler is gone");
+    std::process::exit(1);
 }
 
 /// Starts one.
 pub(crate) fn start(database: &str, folder: &Path, number: usize) -> Child {
     let log = File::create(folder.join(format!("{number}.log"))).expect("open the log");
     Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "process::scheduler_process", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
         .env(DATABASE, database)
         .env(FOLDER, folder)
         .stdin(Stdio::null())
@@ -68,6 +71,11 @@ pub(crate) fn set_clock(folder: &Path, now: DateTime<Utc>) {
     std::fs::rename(new, clock_of(folder)).expect("move the clock");
 }
 
+/// How many processes lived until they could look.
+pub(crate) fn came_up(folder: &Path) -> usize {
+    std::fs::read_dir(folder.join("up")).expect("the folder is there").count()
+}
+
 /// How many processes have recorded a slot.
 pub(crate) fn winners(folder: &Path) -> usize {
     std::fs::read_dir(folder.join("won")).expect("the folder is there").count()
@@ -81,6 +89,7 @@ async fn schedule(database: &str, folder: &Path) {
     let parent = parent_id();
     let store = store(database, false).await;
     let scheduler = Scheduler::new(store, Arc::new(Ticks), Arc::new(Quiet));
+    File::create(folder.join("up").join(std::process::id().to_string())).expect("write it down");
     let mut nothing: Option<(DateTime<Utc>, Instant)> = None;
     while parent_id() == parent {
         let now = std::fs::read_to_string(clock_of(folder)).expect("there is a clock");

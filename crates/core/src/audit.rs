@@ -1,5 +1,6 @@
 //! The audit trail: who did what to which job. What a person asks for is recorded before it is done, so that
-//! nothing happens unrecorded; a submission is recorded with its job.
+//! nothing happens unrecorded; a submission is recorded with its job. Beside that, what decided whether a job
+//! might run for its submitter.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -22,12 +23,24 @@ pub enum AuditAct {
     Download,
     /// Paused or resumed a queue, changed, paused, resumed or ran a schedule or a trigger.
     Operate,
+    /// Was found to be still good for a job of theirs, before it ran.
+    Verified,
+    /// Was found to be no longer good for a job of theirs, which then did not run.
+    Refused,
 }
 
 impl AuditAct {
     /// All acts.
-    pub const ALL: [Self; 6] =
-        [Self::Submit, Self::Cancel, Self::Redrive, Self::Prioritise, Self::Download, Self::Operate];
+    pub const ALL: [Self; 8] = [
+        Self::Submit,
+        Self::Cancel,
+        Self::Redrive,
+        Self::Prioritise,
+        Self::Download,
+        Self::Operate,
+        Self::Verified,
+        Self::Refused,
+    ];
 
     /// The word in SQL and in the API.
     pub fn as_str(self) -> &'static str {
@@ -38,6 +51,8 @@ impl AuditAct {
             Self::Prioritise => "prioritise",
             Self::Download => "download",
             Self::Operate => "operate",
+            Self::Verified => "verified",
+            Self::Refused => "refused",
         }
     }
 
@@ -50,7 +65,7 @@ impl AuditAct {
 /// Something to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// The subject that did it.
+    /// The subject that did it, or that it was done to.
     pub actor: String,
     /// What it was.
     pub act: AuditAct,

@@ -29,7 +29,6 @@ const AGAIN: &str = "submit it again, under another idempotency key";
 pub struct Rights {
     scope: String,
     texts: BTreeMap<String, String>,
-    traces: BTreeSet<String>,
     security: Option<Assumed>,
 }
 
@@ -40,6 +39,8 @@ pub struct Assumed {
     pub role: Option<String>,
     /// The value of `request.jwt.claims`.
     pub claims: String,
+    /// The tables that it may read without row-level security; the source is not told of them.
+    pub unsecured: BTreeSet<String>,
 }
 
 impl Rights {
@@ -56,11 +57,6 @@ impl Rights {
     /// What the source is told for its row-level security, where the dataset relies on it.
     pub fn security(&self) -> Option<&Assumed> {
         self.security.as_ref()
-    }
-
-    /// Whether some words repeat anything of the claims: a whole claim, or a text anywhere inside it.
-    pub(crate) fn are_shown_in(&self, words: &str) -> bool {
-        self.traces.iter().any(|trace| words.contains(trace.as_str()))
     }
 }
 
@@ -123,14 +119,13 @@ pub fn rights(dataset: &Dataset, identity: Option<&Identity>) -> Result<Option<R
     }
     let texts: BTreeMap<String, String> =
         claims.iter().map(|(name, value)| (name.clone(), text(value))).collect();
-    let mut traces: BTreeSet<String> = texts.values().cloned().collect();
-    claims.values().for_each(|value| trace(value, &mut traces));
     let security = scope.security().map(|security| {
         let role =
             security.role.as_ref().and_then(|rule| Some(claims.get(&rule.claim)?.as_str()?.to_owned()));
-        Assumed { role, claims: Value::Object(claims.clone()).to_string() }
+        let unsecured = security.unsecured.clone();
+        Assumed { role, claims: Value::Object(claims.clone()).to_string(), unsecured }
     });
-    Ok(Some(Rights { scope: hash(&Value::Object(claims)), texts, traces, security }))
+    Ok(Some(Rights { scope: hash(&Value::Object(claims)), texts, security }))
 }
 
 /// What a chunk's query may know of the caller who submitted its job, from what was stored with it. Whatever
@@ -149,11 +144,7 @@ pub(crate) fn admit(
             );
             return Err(Failed::Fatal(cause.into()));
         };
-        // A snapshot from the future has no age: the clocks differ.
-        let age = (claimed_at - identity.verified_at).to_std().unwrap_or_default();
-        if let Some(max_age) = max_age.filter(|max_age| age > *max_age) {
-            let max_age = duration::short(max_age);
-            let cause = format!("the identity this job was submitted with is older than {max_age}; {AGAIN}");
+        if let Some(cause) = max_age.and_then(|max_age| too_old(identity, claimed_at, max_age)) {
             return Err(Failed::Fatal(cause.into()));
         }
     }
@@ -169,6 +160,16 @@ pub(crate) fn admit(
         return Err(Failed::Retryable(cause.into()));
     }
     Ok(rights)
+}
+
+/// Why what was kept of a caller may no longer be used by a chunk claimed then; `None`: it may.
+pub fn too_old(identity: &Identity, claimed_at: DateTime<Utc>, max_age: Duration) -> Option<String> {
+    // A snapshot from the future has no age: the clocks differ.
+    let age = (claimed_at - identity.verified_at).to_std().unwrap_or_default();
+    (age > max_age).then(|| {
+        let max_age = duration::short(max_age);
+        format!("the identity this job was submitted with is older than {max_age}; {AGAIN}")
+    })
 }
 
 /// A caller's claim, in canonical form.
@@ -207,31 +208,6 @@ fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
-    }
-}
-
-/// Gathers what would give a claim away: every text and number in it, the names of members too, for a query
-/// can take a claim apart. As they are, and as JSON writes them.
-fn trace(value: &Value, traces: &mut BTreeSet<String>) {
-    match value {
-        Value::String(text) => trace_text(text, traces),
-        Value::Number(number) => drop(traces.insert(number.to_string())),
-        Value::Array(items) => items.iter().for_each(|item| trace(item, traces)),
-        Value::Object(members) => {
-            for (name, value) in members {
-                trace_text(name, traces);
-                trace(value, traces);
-            }
-        }
-        Value::Null | Value::Bool(_) => {}
-    }
-}
-
-fn trace_text(text: &str, traces: &mut BTreeSet<String>) {
-    // White space is in all words, and gives nothing away.
-    if !text.trim().is_empty() {
-        let json = Value::from(text).to_string();
-        traces.extend([text.to_owned(), json[1..json.len() - 1].to_owned()]);
     }
 }
 

@@ -22,6 +22,8 @@ pub struct RowScope {
 pub struct Security {
     /// Which role its queries run as; none: the source's own user.
     pub role: Option<RoleRule>,
+    /// The tables that its queries may read without any, as `schema.table`, quoted as in SQL.
+    pub unsecured: BTreeSet<String>,
 }
 
 /// The role that a caller's queries run as.
@@ -51,6 +53,7 @@ impl RowScope {
             }
         }
         let role = role_rule(settings, &mut problems);
+        let unsecured = unsecured(settings, &mut problems);
         if settings.row_security {
             if dialect != Dialect::Postgres {
                 problems.push("row_security needs a PostgreSQL source".to_owned());
@@ -75,7 +78,7 @@ impl RowScope {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let security = settings.row_security.then_some(Security { role });
+        let security = settings.row_security.then_some(Security { role, unsecured });
         Ok((!claims.is_empty()).then_some(Self { claims, security }))
     }
 
@@ -121,6 +124,23 @@ fn role_rule(settings: &ScopeSettings, problems: &mut Vec<String>) -> Option<Rol
         }
     }
     Some(RoleRule { claim: claim.clone(), allowed: settings.roles.iter().cloned().collect() })
+}
+
+/// Whether a query reads them shows only at the source.
+fn unsecured(settings: &ScopeSettings, problems: &mut Vec<String>) -> BTreeSet<String> {
+    if !settings.row_security && !settings.unsecured_tables.is_empty() {
+        problems.push("unsecured_tables needs row_security = true".to_owned());
+    }
+    let mut tables = BTreeSet::new();
+    for table in &settings.unsecured_tables {
+        let name = table.escape_debug();
+        if table.split_once('.').is_none_or(|(schema, table)| schema.is_empty() || table.is_empty()) {
+            problems.push(format!("unsecured_tables: `{name}` is not written as `schema.table`"));
+        } else if !tables.insert(table.clone()) {
+            problems.push(format!("unsecured_tables names `{name}` twice"));
+        }
+    }
+    tables
 }
 
 #[cfg(test)]
@@ -202,6 +222,29 @@ mod tests {
             (secured(&[]), Dialect::Postgres, "needs row_scope or role_claim"),
         ] {
             let problems = check(&settings, dialect, "select 1").unwrap_err();
+            assert!(problems.contains(problem), "{problem} in {problems}");
+        }
+    }
+
+    #[test]
+    fn tables_without_row_security_are_named_in_full() {
+        let with = |tables: &[&str]| ScopeSettings {
+            unsecured_tables: tables.iter().map(|table| (*table).to_owned()).collect(),
+            ..secured(&["county"])
+        };
+        let good = check(&with(&["public.lookup", "\"My\".t"]), Dialect::Postgres, "select 1");
+        assert_eq!(good.unwrap().unwrap().security().unwrap().unsecured.len(), 2);
+        for (settings, problem) in [
+            (with(&["lookup"]), "`lookup` is not written as `schema.table`"),
+            (with(&["public."]), "`public.` is not written as `schema.table`"),
+            (with(&[".lookup"]), "`.lookup` is not written as `schema.table`"),
+            (with(&["a.b", "a.b"]), "unsecured_tables names `a.b` twice"),
+            (
+                ScopeSettings { row_security: false, ..with(&["a.b"]) },
+                "unsecured_tables needs row_security = true",
+            ),
+        ] {
+            let problems = check(&settings, Dialect::Postgres, "select :claims.county").unwrap_err();
             assert!(problems.contains(problem), "{problem} in {problems}");
         }
     }

@@ -77,6 +77,8 @@ pub struct ScopeSettings {
     pub role_claim: Option<String>,
     /// `roles`: the roles that it may name.
     pub roles: Vec<String>,
+    /// `unsecured_tables`: what queries may read without row-level security, as `schema.table`.
+    pub unsecured_tables: Vec<String>,
 }
 
 /// Where files go.

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::delivery::Links;
 use crate::api::{self, AppState, Health, Watch};
-use crate::auth::{Anyone, Auth, AuthSettings, SetupError, Tokens};
+use crate::auth::{Anyone, Auth, AuthSettings, SetupError, Tokens, vouched};
 use crate::config::{Config, Problems};
 use crate::listen::{self, Bounds};
 use crate::metrics;
@@ -247,6 +247,12 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
     check_row_security(&handler).await?;
     let exports = handler.exports().clone();
     let registry = registry.with(handler);
+    // Only those who run something ask whether they may.
+    let registry = match roles.worker {
+        true => vouched(registry, &config.auth, &config.http.allow, &stores.engine),
+        false => Ok(registry),
+    };
+    let registry = registry.map_err(StartError::HttpClient)?;
     let auth = Arc::new(config.auth.clone());
     let planner = RequestPlanner::new(exports.clone(), registry.clone(), storage.clone())
         .with_auth(auth.clone(), config.limits.max_open_chunks);

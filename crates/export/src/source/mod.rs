@@ -10,6 +10,7 @@ mod pg_session;
 mod pg_total;
 mod postgres;
 mod sqlite;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub use lexer::Dialect;
 use params::Template;
 pub use postgres::PostgresSource;
 pub use sqlite::SqliteSource;
+use words::Words;
 
 /// What is handed on at once. Large enough to make calls cheap, small enough to keep many chunks in memory.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -59,13 +61,9 @@ impl Query<'_> {
         self.rights.map(Rights::texts)
     }
 
-    /// A database's words about the query, unless they repeat anything of a claim: those are shown to nobody.
-    fn without_claims<'a>(&self, words: &'a str) -> &'a str {
-        if self.rights.is_some_and(|rights| rights.are_shown_in(words)) {
-            "a claim of the caller is not what the query takes it for"
-        } else {
-            words
-        }
+    /// Whose words are used for what goes wrong with it.
+    fn words(&self) -> Words {
+        Words::for_rows(self.rights.is_some())
     }
 }
 

@@ -127,7 +127,8 @@ impl Sessions {
 }
 
 impl Session {
-    /// One round trip: read-only, with every setting pinned that shapes the output or limits the query.
+    /// One round trip: read-only, with every setting pinned that shapes the output or limits the query, and without
+    /// notices, which functions may raise with values of rows and the driver would log.
     async fn start(&mut self) -> sqlx::Result<()> {
         let mut begin = self.sessions.begin.clone();
         let backend = self.backend.as_mut().expect("a session has its backend until it ends");
@@ -210,6 +211,7 @@ fn begin_sql(statement_timeout: Duration) -> String {
          set local statement_timeout = {statement}; \
          set local lock_timeout = {lock}; \
          set local idle_in_transaction_session_timeout = '60s'; \
+         set local client_min_messages = 'error'; \
          set local standard_conforming_strings = on; \
          set local client_encoding = 'UTF8'; \
          set local datestyle = 'ISO, MDY'; \

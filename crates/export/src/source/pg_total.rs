@@ -43,8 +43,10 @@ pub(super) async fn total(
         _ => Ok(estimate(row.try_get_unchecked(0)?).map(Total::Estimate)),
     });
     Ok(total.unwrap_or_else(|error| {
-        let words = error.to_string();
-        let error = query.without_claims(&words);
+        let error = match &error {
+            sqlx::Error::Database(answer) => query.words().of_state(&**answer),
+            other => query.words().of_other(other),
+        };
         debug!(
             dataset = query.dataset,
             error, "dataset {}: how many rows there are is not known", query.dataset

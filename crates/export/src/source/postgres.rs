@@ -14,8 +14,8 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 
 use super::pg_session::Sessions;
 use super::{
-    Outflow, Query, RowSecurityProblem, Sink, Source, StopSignal, count_within, does_not_fit, pg_rights,
-    pg_row_security, pg_total, short,
+    Outflow, Query, RowSecurityProblem, Sink, Source, StopSignal, Words, count_within, does_not_fit,
+    pg_rights, pg_row_security, pg_total, short,
 };
 use crate::dataset::Dataset;
 use crate::rights::Rights;
@@ -48,20 +48,20 @@ impl PostgresSource {
     }
 
     fn failed(&self, query: &Query<'_>, error: &sqlx::Error) -> Failed {
-        self.failed_with(query.dataset, error, |words| query.without_claims(words))
+        self.failed_with(query.dataset, error, query.words())
     }
 
-    fn failed_with(&self, dataset: &str, error: &sqlx::Error, shown: impl Fn(&str) -> &str) -> Failed {
+    fn failed_with(&self, dataset: &str, error: &sqlx::Error, words: Words) -> Failed {
         let source = &self.name;
         match error {
             sqlx::Error::Database(answer) => {
-                let (code, words) = (answer.code().unwrap_or_default(), shown(answer.message()));
+                let (code, words) = (answer.code().unwrap_or_default(), words.of_state(&**answer));
                 if code == READ_ONLY {
                     does_not_fit(dataset, source, "the query writes; it must only read")
                 } else if is_about_the_query(&code) {
-                    does_not_fit(dataset, source, words)
+                    does_not_fit(dataset, source, &words)
                 } else {
-                    Failed::Retryable(format!("source `{source}` failed: {}", short(words)).into())
+                    Failed::Retryable(format!("source `{source}` failed: {}", short(&words)).into())
                 }
             }
             other => {
@@ -133,24 +133,27 @@ impl Source for PostgresSource {
             Some(rule) => rule.allowed.iter().map(|role| Some(role.as_str())).collect(),
             None => vec![None],
         };
-        let failed = |error: &sqlx::Error| self.failed_with(&dataset.name, error, |words| words);
-        let mut problems = Vec::new();
+        let failed = |error: &sqlx::Error| self.failed_with(&dataset.name, error, Words::OfPlanning);
+        let (mut problems, mut seen) = (Vec::new(), Vec::new());
         for role in roles {
-            let found = pg_row_security::problems(&self.sessions, dataset, role, &failed).await;
-            let found = match found {
-                Ok(found) => found.into_iter().map(|problem| (problem, true)).collect(),
+            match pg_row_security::look(&self.sessions, dataset, security, role, &failed).await {
+                Ok(mut found) => {
+                    problems.extend(std::mem::take(&mut found.problems).into_iter().map(|said| (said, true)));
+                    seen.push(found);
+                }
                 Err(failed) => {
                     let whose = role.map(|role| format!("role `{role}`: ")).unwrap_or_default();
-                    vec![(format!("{whose}{failed}"), matches!(failed, Failed::Fatal(_)))]
+                    problems.push((format!("{whose}{failed}"), matches!(failed, Failed::Fatal(_))));
                 }
-            };
-            problems.extend(found.into_iter().map(|(problem, is_certain)| RowSecurityProblem {
-                dataset: dataset.name.clone(),
-                problem,
-                is_certain,
-            }));
+            }
         }
-        problems
+        // Only when all roles are known: what one role's policies do not read, those of another may.
+        if problems.is_empty() {
+            problems.extend(pg_row_security::stale(security, &seen).map(|said| (said, true)));
+        }
+        let problem =
+            |(problem, is_certain)| RowSecurityProblem { dataset: dataset.name.clone(), problem, is_certain };
+        problems.into_iter().map(problem).collect()
     }
 }
 
@@ -165,15 +168,25 @@ impl PostgresSource {
         let Some(assumed) = query.rights.and_then(Rights::security) else { return Ok(()) };
         let acting = tokio::select! {
             biased;
-            () = stop => return Err(Failed::Stopped.into()),
+            () = &mut *stop => return Err(Failed::Stopped.into()),
             acting = pg_rights::assume(connection, assumed) => acting.map_err(Broken::Source)?,
         };
-        // Looked at before the dataset is first used, too; but rights can be given while a worker runs.
+        // Looked at before the dataset is first used, too; but rights can be given, and row-level security
+        // taken away, while a worker runs.
         if acting.bypasses {
             let cause = format!("row-level security is nothing to `{}`", acting.name);
             return Err(does_not_fit(query.dataset, &self.name, &cause).into());
         }
-        Ok(())
+        let problems = tokio::select! {
+            biased;
+            () = stop => return Err(Failed::Stopped.into()),
+            problems = pg_row_security::look_now(connection, &acting, &assumed.unsecured, query) =>
+                problems.map_err(Broken::Source)?,
+        };
+        match problems.first() {
+            Some(problem) => Err(does_not_fit(query.dataset, &self.name, problem).into()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use sqlx::{
 use tracing::debug;
 
 use super::params::Template;
-use super::{Count, Outflow, Query, Sink, Source, StopSignal, count_within, does_not_fit, short};
+use super::{Count, Outflow, Query, Sink, Source, StopSignal, Words, count_within, does_not_fit, short};
 use crate::format::csv::Csv;
 use crate::format::float;
 use crate::settings::SourceSettings;
@@ -61,18 +61,18 @@ impl SqliteSource {
     }
 
     fn failed(&self, query: &Query<'_>, error: &sqlx::Error) -> Failed {
-        self.failed_with(query.dataset, error, |words| query.without_claims(words))
+        self.failed_with(query.dataset, error, query.words())
     }
 
-    fn failed_with(&self, dataset: &str, error: &sqlx::Error, shown: impl Fn(&str) -> &str) -> Failed {
+    fn failed_with(&self, dataset: &str, error: &sqlx::Error, words: Words) -> Failed {
         let source = &self.name;
         match error {
             sqlx::Error::Database(answer) => {
-                let words = shown(answer.message());
+                let words = words.of_result(&**answer);
                 if is_about_the_query(answer.code().as_deref()) {
-                    does_not_fit(dataset, source, words)
+                    does_not_fit(dataset, source, &words)
                 } else {
-                    Failed::Retryable(format!("source `{source}` is not available: {}", short(words)).into())
+                    Failed::Retryable(format!("source `{source}` is not available: {}", short(&words)).into())
                 }
             }
             _ => Failed::Retryable(
@@ -100,8 +100,7 @@ impl Source for SqliteSource {
             match counted {
                 Ok(Ok(total)) => sink.expect(Total::Exact(total)),
                 Ok(Err(cause)) => {
-                    // Not cut before: of a claim that is cut off, nobody would know the rest.
-                    let (dataset, cause) = (query.dataset, short(query.without_claims(&cause)));
+                    let (dataset, cause) = (query.dataset, short(&cause));
                     debug!(dataset, cause, "dataset {dataset}: how many rows there are is not known");
                 }
                 Err(stopped) => {
@@ -140,7 +139,7 @@ impl Source for SqliteSource {
     }
 
     async fn check(&self) -> Result<(), String> {
-        let unavailable = |error: sqlx::Error| self.failed_with("", &error, |words| words).to_string();
+        let unavailable = |error: sqlx::Error| self.failed_with("", &error, Words::Own).to_string();
         let mut connection = self.open().await.map_err(unavailable)?;
         // Opening reads nothing; this looks at the file's header.
         sqlx::query("select count(*) from sqlite_schema")
@@ -152,14 +151,17 @@ impl Source for SqliteSource {
 }
 
 impl SqliteSource {
-    /// Counts the rows; the error is the database's own words, which may repeat a claim.
+    /// Counts the rows; the error says why it could not.
     async fn count(
         &self,
         connection: &mut SqliteConnection,
         template: &Template,
         query: &Query<'_>,
     ) -> Result<i64, String> {
-        let words = |error: sqlx::Error| error.to_string();
+        let words = |error: sqlx::Error| match &error {
+            sqlx::Error::Database(answer) => query.words().of_result(&**answer),
+            other => query.words().of_other(other),
+        };
         let values = template.arguments(query.key, query.effective_date, query.claims());
         let values = values.map_err(|error| error.to_string())?;
         let _watch = Watch::over(connection, self.count_within).await.map_err(words)?;

@@ -116,7 +116,7 @@ async fn what_goes_wrong_with_a_claim_on_sqlite_does_not_show_it() {
 
 fn not_shown(exported: Result<String, Failed>) {
     let Err(Failed::Fatal(cause)) = exported else { panic!("it fits: {exported:?}") };
-    assert!(cause.text.contains("a claim of the caller is not what the query takes it for"), "{cause}");
+    assert!(cause.text.contains("the database's own words are not shown"), "{cause}");
     assert!(!cause.text.contains("canary"), "{cause}");
 }
 

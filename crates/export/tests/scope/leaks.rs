@@ -2,7 +2,9 @@
 
 use futures::FutureExt as _;
 use outhaul::Failed;
-use outhaul_export::source::{Count, Query};
+use outhaul_export::Dataset;
+use outhaul_export::settings::{QuerySettings, ScopeSettings};
+use outhaul_export::source::{Count, Query, Source};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -89,4 +91,158 @@ async fn rights_that_are_given_while_a_worker_runs_are_noticed() {
         panic!("everything was shown")
     };
     assert!(cause.text.contains("row-level security is nothing to"), "{cause}");
+}
+
+/// Exports as kent, and says why it failed.
+async fn refused(source: &dyn Source, dataset: &Dataset) -> String {
+    let kent = rights_of(dataset, &[("county", json!("kent"))]);
+    match export(source, dataset, "k", kent.as_ref()).await {
+        Err(Failed::Fatal(cause)) => cause.text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn row_security_that_is_taken_away_while_a_worker_runs_is_noticed() {
+    let mut stage = stage().await;
+    let source = stage.source(Some("reader"));
+    let good = dataset("select n from t order by n", secured(&["county"]));
+    assert_eq!(source.check_row_security(&good).await, []);
+    let kent = rights_of(&good, &[("county", json!("kent"))]);
+    let of_kent = || Ok(csv([0, 2, 4, 6, 8]));
+    assert_eq!(export(&*source, &good, "k", kent.as_ref()).await, of_kent());
+    for (change, problem, back) in [
+        (
+            "alter table t disable row level security",
+            "reads no table with row-level security, only public.t",
+            "alter table t enable row level security",
+        ),
+        (
+            "alter table t rename to old; create table t as table old; grant select on t to public",
+            "reads no table with row-level security, only public.t",
+            "drop table t; alter table old rename to t",
+        ),
+        (
+            "alter table t owner to {p}reader",
+            "who owns table `public.t`",
+            "alter table t force row level security",
+        ),
+        (
+            "alter table t no force row level security",
+            "who owns table `public.t`",
+            "alter table t owner to current_user; grant select on t to {p}reader",
+        ),
+    ] {
+        stage.run(change).await;
+        let cause = refused(&*source, &good).await;
+        assert!(cause.contains(problem), "{change}: {cause}");
+        stage.run(back).await;
+        assert_eq!(export(&*source, &good, "k", kent.as_ref()).await, of_kent(), "{back}");
+    }
+    // A count is looked at as well: how many rows others have is not to be known either.
+    stage
+        .run(
+            "create table u (n int); alter table u enable row level security; grant select on u to {p}reader",
+        )
+        .await;
+    let query = QuerySettings {
+        rows: "select n from t order by n".into(),
+        count: Some("select count(*) * 0 + 5 from u".into()),
+    };
+    let counted = dataset(query, secured(&["county"]));
+    assert_eq!(export(&*source, &counted, "k", kent.as_ref()).await, of_kent());
+    stage.run("alter table u disable row level security").await;
+    assert!(refused(&*source, &counted).await.contains("its count_query reads no table with"));
+}
+
+#[tokio::test]
+async fn every_table_of_a_query_is_looked_at_in_every_attempt() {
+    let mut stage = stage().await;
+    stage
+        .run(
+            "create table u (like t); insert into u values (11, 'essex'), (12, 'kent');
+             alter table u enable row level security;
+             create policy c on u using (county = current_setting('request.jwt.claims')::json ->> 'county');
+             create function more() returns setof u language sql stable as $$ select * from u $$;
+             grant select on u to {p}reader",
+        )
+        .await;
+    let source = stage.source(Some("reader"));
+    let two =
+        dataset("select n from t where n < 3 union all select n from u order by n", secured(&["county"]));
+    let more = dataset(
+        "select n from t where n < 3 union all select n from more() order by n",
+        secured(&["county"]),
+    );
+    let kent = rights_of(&two, &[("county", json!("kent"))]);
+    for (good, change, problem, back) in [
+        (
+            &two,
+            "alter table u disable row level security",
+            "its query reads table `public.u` without row-level security",
+            "alter table u enable row level security",
+        ),
+        (
+            &more,
+            "alter table u disable row level security",
+            "its query reads table `public.u` without row-level security",
+            "alter table u enable row level security",
+        ),
+        (
+            &more,
+            "alter function more() security definer",
+            "its query calls function `public.more`, which is SECURITY DEFINER",
+            "alter function more() security invoker",
+        ),
+    ] {
+        assert_eq!(source.check_row_security(good).await, []);
+        assert_eq!(export(&*source, good, "k", kent.as_ref()).await, Ok(csv([0, 2, 12])));
+        stage.run(change).await;
+        let cause = refused(&*source, good).await;
+        assert!(cause.contains(problem), "{change}: {cause}");
+        stage.run(back).await;
+        assert_eq!(export(&*source, good, "k", kent.as_ref()).await, Ok(csv([0, 2, 12])), "{back}");
+    }
+    // Named, and told apart from what is not.
+    stage.run("alter table u disable row level security").await;
+    let scope = ScopeSettings { unsecured_tables: vec!["public.u".into()], ..secured(&["county"]) };
+    let named = dataset("select n from t where n < 3 union all select n from u order by n", scope);
+    let kent = rights_of(&named, &[("county", json!("kent"))]);
+    assert_eq!(export(&*source, &named, "k", kent.as_ref()).await, Ok(csv([0, 2, 11, 12])));
+    stage.run("alter table t disable row level security; alter table u enable row level security").await;
+    let cause = refused(&*source, &named).await;
+    assert!(cause.contains("its query reads table `public.t` without"), "{cause}");
+}
+
+#[tokio::test]
+async fn row_security_cannot_be_taken_away_between_the_look_and_the_rows() {
+    let mut stage = stage().await;
+    stage
+        .run(
+            "create table u (n int); alter table u enable row level security; grant select on u to {p}reader",
+        )
+        .await;
+    let source = stage.source(Some("reader"));
+    // The count comes after the look and before the rows, and reads another table.
+    let query = QuerySettings {
+        rows: "select n from t order by n".into(),
+        count: Some("select (select count(*) from u) + length(pg_sleep(600)::text)".into()),
+    };
+    let counted = dataset(query, secured(&["county"]));
+    let kent = rights_of(&counted, &[("county", json!("kent"))]);
+    let change = async {
+        let counts = "select count(*) from pg_stat_activity \
+                      where application_name = $1 and datname = current_database() and wait_event = 'PgSleep'";
+        while sqlx::query_scalar::<_, i64>(counts).bind(SLOT).fetch_one(&mut stage.admin).await.unwrap() == 0
+        {
+        }
+        let change = "set lock_timeout = '200ms'; alter table t disable row level security";
+        sqlx::raw_sql(change).execute(&mut stage.admin).await.unwrap_err()
+    };
+    let refused = tokio::select! {
+        done = export(&*source, &counted, "k", kent.as_ref()) => panic!("it sleeps: {done:?}"),
+        refused = change => refused,
+    };
+    let code = refused.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+    assert_eq!(code, "55P03", "whoever would change it waits: {refused}");
 }

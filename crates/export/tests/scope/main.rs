@@ -12,3 +12,4 @@ mod hostile;
 mod leaks;
 mod row_security;
 mod stage;
+mod words;

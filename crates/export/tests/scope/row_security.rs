@@ -37,6 +37,21 @@ async fn stage() -> Stage {
          alter table good_parent enable row level security;
          create function opaque() returns setof guarded language plpgsql stable as $$ begin return query table guarded; end $$;
          create function clear() returns setof guarded language sql stable as $$ select * from guarded $$;
+         create function clear_plain() returns setof plain language sql stable as $$ select * from plain $$;
+         create table grants (c text); create table by_grants (n int, c text);
+         alter table by_grants enable row level security;
+         create policy c on by_grants using (c in (select g.c from grants as g));
+         create schema other; grant usage on schema other to public;
+         create function all_rows() returns setof guarded language sql stable security definer as $$ select * from guarded $$;
+         create function n(text) returns int language sql immutable security definer as $$ select 1 $$;
+         create function half(int) returns int language sql immutable security definer as $$ select 1 $$;
+         create function \"Whole Row\"(guarded) returns int language sql stable security definer as $$ select count(*)::int from guarded $$;
+         create function other.all_rows() returns int language sql stable as $$ select 1 $$;
+         create function other.secret() returns int language sql stable security definer as $$ select count(*)::int from guarded $$;
+         create view of_secret with (security_invoker) as select n, other.secret() as all_of_them from guarded;
+         create function my_county() returns text language sql stable security definer as $$ select 'kent' $$;
+         create table by_definer (n int, c text); alter table by_definer enable row level security;
+         create policy c on by_definer using (c = my_county());
          grant select on all tables in schema public to public",
     )
     .await
@@ -58,7 +73,6 @@ async fn users_to_whom_row_security_is_nothing_are_refused() {
     let stage = stage().await;
     for (user, query, problem) in [
         (Some("reader"), "select * from guarded where c = :key", None),
-        (Some("reader"), "select * from guarded, plain", None),
         (
             None,
             "select * from guarded",
@@ -99,7 +113,7 @@ async fn what_a_query_reads_is_found_however_it_reads_it() {
         ("select * from forced_by_owner", Some("through view `public.forced_by_owner`")),
         ("select * from by_invoker", None),
         ("select * from nested", None),
-        ("select * from guarded, of_plain", None),
+        ("select * from guarded, of_plain", Some("reads table `public.plain` without row-level security")),
         (
             "select * from stored",
             Some("reads materialized view `public.stored`, which keeps rows of table `public.guarded`"),
@@ -107,16 +121,22 @@ async fn what_a_query_reads_is_found_however_it_reads_it() {
         ("select * from guarded, stored", Some("reads materialized view `public.stored`")),
         ("select * from guarded, stored_deep", Some("reads materialized view `public.stored_deep`")),
         ("select * from guarded, of_stored", Some("reads materialized view `public.stored`")),
-        ("select * from guarded, stored_plain", None),
+        ("select * from guarded, stored_plain", Some("reads table `public.stored_plain` without")),
         ("select * from stored_plain", Some("only public.stored_plain")),
         ("select * from parent", Some("through `public.parent`, which has no row-level security")),
         ("select * from parent, guarded", Some("through `public.parent`")),
         ("select * from child", None),
         ("select * from good_parent", None),
+        // Its parent's policies are for what is read through the parent.
+        (
+            "select * from good_parent union all select * from good_child",
+            Some("table `public.good_child` without"),
+        ),
+        ("select g.* from good_parent as g join child using (n)", None),
         ("select * from opaque()", Some("what a function reads is hidden")),
         ("select * from clear()", None),
         ("with g as materialized (select * from guarded) select count(*) from g", None),
-        ("select * from plain where n in (select n from guarded where c = :key::bigint::text)", None),
+        ("select * from guarded where c in (select c from guarded where c = :key::bigint::text)", None),
         // Nothing of it is left in the plan, but all of it was looked at.
         ("select * from guarded where c = :key and :effective_date > date '2025-01-01' and false", None),
         ("select * from guarded where n = :claims.county::int", None),
@@ -132,6 +152,140 @@ async fn what_a_query_reads_is_found_however_it_reads_it() {
             }
         }
     }
+}
+
+fn unsecured(tables: &[&str]) -> ScopeSettings {
+    let unsecured_tables = tables.iter().map(|table| (*table).to_owned()).collect();
+    ScopeSettings { unsecured_tables, ..secured(&["county"]) }
+}
+
+#[tokio::test]
+async fn tables_without_row_security_are_refused_unless_they_are_named() {
+    let stage = stage().await;
+    let plain: &[&str] = &["public.plain"];
+    for (query, named, problem) in [
+        (
+            "select n from guarded union all select n from plain",
+            &[][..],
+            Some(
+                "its query reads table `public.plain` without row-level security; enable it there, or, if every caller may see all rows of it, name it in unsecured_tables",
+            ),
+        ),
+        ("select n from guarded union all select n from plain", plain, None),
+        ("select * from guarded where n in (select n from plain)", &[], Some("table `public.plain` without")),
+        ("with p as (select * from plain) select * from guarded, p", &[], Some("`public.plain` without")),
+        ("select *, (select count(*) from plain) from guarded", &[], Some("`public.plain` without")),
+        ("select g.n from guarded as g, of_plain", plain, None),
+        ("select g.n from guarded as g, clear_plain()", &[], Some("`public.plain` without")),
+        ("select g.n from guarded as g, clear_plain()", plain, None),
+        ("select g.n from guarded as g, stored_plain", &["public.stored_plain"], None),
+        ("select g.n from guarded as g, pg_class, information_schema.tables", &[], None),
+        (
+            "select 1 from guarded, plain, stored_plain",
+            &[],
+            Some("tables `public.plain`, `public.stored_plain`"),
+        ),
+        // What only policies read is read as well.
+        ("select * from by_grants", &[], Some("table `public.grants` without")),
+        ("select * from by_grants", &["public.grants"], None),
+        // To name it is not to secure it.
+        ("select * from plain", plain, Some("reads no table with row-level security, only public.plain")),
+        (
+            "select * from guarded, stored",
+            &["public.stored"],
+            Some("reads materialized view `public.stored`"),
+        ),
+        ("select * from parent, guarded", &["public.parent"], Some("reads table `public.child` through")),
+        // A name that means nothing now could mean something later.
+        (
+            "select * from guarded",
+            plain,
+            Some("unsecured_tables names table `public.plain`, which its queries do not"),
+        ),
+        (
+            "select * from guarded, plain",
+            &["public.plain", "public.guarded"],
+            Some("names table `public.guarded`"),
+        ),
+        (
+            "select * from guarded, plain",
+            &["public.plain", "public.Plain"],
+            Some("names table `public.Plain`"),
+        ),
+    ] {
+        let problems = look(&stage, Some("reader"), &dataset(query, unsecured(named))).await;
+        match problem {
+            None => assert_eq!(problems, [], "{query} {named:?}"),
+            Some(text) => {
+                assert!(problems.len() == 1 && problems[0].problem.contains(text), "{query}: {problems:?}");
+            }
+        }
+    }
+    // One that only the count reads is read.
+    let rows = "select * from guarded".to_owned();
+    let count = Some("select count(*) from guarded, plain".to_owned());
+    let counted =
+        |named| dataset(QuerySettings { rows: rows.clone(), count: count.clone() }, unsecured(named));
+    assert_eq!(look(&stage, Some("reader"), &counted(plain)).await, []);
+    let problems = look(&stage, Some("reader"), &counted(&[])).await;
+    assert!(problems[0].problem.contains("its count_query reads table `public.plain`"), "{problems:?}");
+}
+
+#[tokio::test]
+async fn what_only_the_policies_of_one_role_read_is_read() {
+    let mut stage = stage().await;
+    stage
+        .run(
+            "create role {p}north; create role {p}south; grant {p}north, {p}south to {p}reader;
+             create table t (n int, c text); alter table t enable row level security; grant select on t to public;
+             create policy north on t to {p}north using (true);
+             create policy south on t to {p}south using (c in (select g.c from grants as g))",
+        )
+        .await;
+    let both = roles(&stage, &["north", "south"]);
+    let named = ScopeSettings { unsecured_tables: vec!["public.grants".into()], ..both.clone() };
+    assert_eq!(look(&stage, Some("reader"), &dataset("select n from t", named)).await, []);
+    assert_eq!(look(&stage, Some("reader"), &dataset("select n from t", both)).await.len(), 1);
+}
+
+#[tokio::test]
+async fn functions_with_the_rights_of_their_owners_are_refused() {
+    let stage = stage().await;
+    for (query, function) in [
+        ("select n from guarded union all select n from all_rows()", Some("`public.all_rows`")),
+        (
+            "select n from guarded union all select n from PUBLIC . ALL_ROWS /* ( */ ()",
+            Some("`public.all_rows`"),
+        ),
+        ("select n, (select count(*) from \"all_rows\"()) from guarded", Some("`public.all_rows`")),
+        ("select n from guarded, lateral (select all_rows()) as x", Some("`public.all_rows`")),
+        // Nothing of it is left in the plan.
+        ("select n from guarded where half(4) = 1", Some("`public.half`")),
+        ("select n, (2 * 2).half from guarded", Some("`public.half`")),
+        ("select g.n, x.half from guarded as g, generate_series(1, 3) as x", Some("`public.half`")),
+        ("select n, \"Whole Row\"(guarded) from guarded", Some("`public.\"Whole Row\"`")),
+        ("select g.n, g.\"Whole Row\" from guarded as g", Some("`public.\"Whole Row\"`")),
+        ("select n, other.secret() from guarded", Some("`other.secret`")),
+        ("select n from of_secret", Some("`other.secret` through view `public.of_secret`")),
+        // Another of that name, a column of that name, and a text.
+        ("select n, other.all_rows() from guarded", None),
+        ("select g.n, 'all_rows()' from guarded as g -- all_rows()", None),
+        // Policies decide who sees what, with whatever rights they need.
+        ("select n from by_definer", None),
+        ("select upper(c), count(*) from guarded group by c", None),
+    ] {
+        let problems = look(&stage, Some("reader"), &dataset(query, secured(&["county"]))).await;
+        match function {
+            None => assert_eq!(problems, [], "{query}"),
+            Some(function) => {
+                let text = format!("its query calls function {function}, which is SECURITY DEFINER");
+                assert!(problems.len() == 1 && problems[0].problem.contains(&text), "{query}: {problems:?}");
+            }
+        }
+    }
+    let hidden = dataset("select n, other.U&\"secre\\0074\"() from guarded", secured(&["county"]));
+    let problems = look(&stage, Some("reader"), &hidden).await;
+    assert!(problems[0].problem.contains("has a name written as U&"), "{problems:?}");
 }
 
 #[tokio::test]

@@ -9,12 +9,14 @@ use outhaul_core::job::Job;
 use outhaul_export::scope_of;
 
 use super::AppState;
-use super::problem::Problem;
+use super::problem::{Problem, error_chain};
 use super::request::Asker;
 use crate::auth::{Act, Caller, Owned, Verdict, may};
 
 /// The longest detail of an act that is recorded, in characters.
 const MAX_DETAIL: usize = 1000;
+/// How the detail of an entry begins that takes another back.
+const NOT_DONE: &str = "not done: ";
 
 /// Leave to go on; 403 where none of the caller's roles is for this.
 pub(super) fn allow(caller: &Caller, act: Act) -> Result<(), Problem> {
@@ -87,25 +89,63 @@ pub(super) fn reader(caller: &Caller) -> &str {
 }
 
 /// Records what a caller is about to do, where callers can be told apart: what cannot be recorded is not done.
-pub(super) async fn record(
-    state: &AppState,
+/// Ask first whether it can be done at all, so that the trail is not full of what nobody could have done.
+pub(super) async fn record<'a>(
+    state: &'a AppState,
     caller: &Caller,
     act: AuditAct,
     job_id: Option<&JobId>,
     detail: Option<String>,
-) -> Result<(), Problem> {
+) -> Result<Recorded<'a>, Problem> {
     if state.auth.jwt().is_none() {
-        return Ok(());
+        return Ok(Recorded { state, entry: None });
     }
-    let detail = detail.map(|detail| match detail.char_indices().nth(MAX_DETAIL) {
-        Some((end, _)) => format!("{}…", &detail[..end]),
-        None => detail,
-    });
-    let entry = AuditEntry { actor: caller.subject().to_owned(), act, job_id: job_id.cloned(), detail };
-    Ok(state.store.audit_record(&[entry]).await?)
+    let actor = caller.subject().to_owned();
+    let entry = AuditEntry { actor, act, job_id: job_id.cloned(), detail: detail.map(shortened) };
+    state.store.audit_record(std::slice::from_ref(&entry)).await?;
+    Ok(Recorded { state, entry: Some(entry) })
 }
 
 /// The same for what only operators do; `what` names it, such as `pause queue source:crm`.
-pub(super) async fn record_operation(state: &AppState, caller: &Caller, what: String) -> Result<(), Problem> {
+pub(super) async fn record_operation<'a>(
+    state: &'a AppState,
+    caller: &Caller,
+    what: String,
+) -> Result<Recorded<'a>, Problem> {
     record(state, caller, AuditAct::Operate, None, Some(what)).await
+}
+
+/// What stands in the trail and is done next.
+pub(super) struct Recorded<'a> {
+    state: &'a AppState,
+    /// `None`: nobody is known, so nothing was recorded.
+    entry: Option<AuditEntry>,
+}
+
+impl Recorded<'_> {
+    /// It could not be done after all: things changed since they were looked at. A second entry says so; the first
+    /// one stays, for nothing in the trail is ever changed.
+    pub(super) async fn not_done(self, why: &str) {
+        let Some(mut entry) = self.entry else { return };
+        entry.detail = Some(shortened(match entry.detail {
+            Some(what) => format!("{NOT_DONE}{what}: {why}"),
+            None => format!("{NOT_DONE}{why}"),
+        }));
+        if let Err(error) = self.state.store.audit_record(&[entry]).await {
+            tracing::error!(error = error_chain(&error), "api.audit_says_too_much");
+        }
+    }
+
+    /// The same, with the answer that says why.
+    pub(super) async fn refused(self, refusal: Problem) -> Problem {
+        self.not_done(refusal.detail()).await;
+        refusal
+    }
+}
+
+fn shortened(detail: String) -> String {
+    match detail.char_indices().nth(MAX_DETAIL) {
+        Some((end, _)) => format!("{}…", &detail[..end]),
+        None => detail,
+    }
 }

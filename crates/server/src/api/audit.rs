@@ -32,6 +32,10 @@ pub(super) enum AuditActView {
     Download,
     /// Paused, resumed, changed or ran a queue, a schedule or a trigger.
     Operate,
+    /// Was still good for their job before it ran, by what `detail` says: `snapshot` or `hook`.
+    Verified,
+    /// Was no longer good for their job, which did not run, by what `detail` says.
+    Refused,
 }
 
 impl From<AuditAct> for AuditActView {
@@ -43,11 +47,13 @@ impl From<AuditAct> for AuditActView {
             AuditAct::Prioritise => Self::Prioritise,
             AuditAct::Download => Self::Download,
             AuditAct::Operate => Self::Operate,
+            AuditAct::Verified => Self::Verified,
+            AuditAct::Refused => Self::Refused,
         }
     }
 }
 
-/// Something that somebody did, or was about to do.
+/// Something that somebody was about to do, and did unless a later entry says that it was not done.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AuditView {
@@ -61,7 +67,8 @@ pub(super) struct AuditView {
     /// The job, where it was one.
     #[schema(required, example = "J20260102_0123456789ABC")]
     pub job_id: Option<String>,
-    /// More about it: a file's path, a queue, a filter.
+    /// More about it: a file's path, a queue, a filter, what decided. It begins with `not done: ` where the act
+    /// before, of the same actor, could not be done after all.
     #[schema(required)]
     pub detail: Option<String>,
 }
@@ -131,7 +138,7 @@ mod tests {
         }
         assert_eq!(
             read_act("look").unwrap_err(),
-            "must be one of submit, cancel, redrive, prioritise, download, operate"
+            "must be one of submit, cancel, redrive, prioritise, download, operate, verified, refused"
         );
     }
 }

@@ -5,18 +5,18 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header::CACHE_CONTROL;
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::header::{CACHE_CONTROL, RETRY_AFTER};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt as _, stream};
 use outhaul_core::clock;
 
 use super::path::JobPath;
-use super::problem::Problem;
 use super::problem::described::{BadRequest, NotFound};
+use super::problem::{Problem, ProblemBody};
 use super::query::NoQuery;
-use super::watch::Seen;
+use super::watch::{Full, Seen};
 use super::{AppState, access, steps};
 use crate::auth::{Act, Caller};
 
@@ -40,6 +40,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
         (status = 200, description = "The stream; it ends when the job has", body = String, content_type = "text/event-stream",
             example = json!("event: job\nid: 7\ndata: {\"jobId\":\"J20260102_0123456789ABC\",\"status\":\"IN_PROGRESS\"}\n\n")),
         BadRequest, NotFound,
+        (status = 429, description = "Too many requests, or too many streams of this caller; `Retry-After` says when to come back", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 pub(super) async fn watch(
@@ -49,9 +50,7 @@ pub(super) async fn watch(
     _: NoQuery,
 ) -> Result<Response, Problem> {
     let job = access::job(&state, &caller, Act::Read, &job_id).await?;
-    let place = state.watch.place(caller.subject()).ok_or_else(|| {
-        Problem::unavailable("too many clients watch jobs here now; `GET /jobs/{jobId}` still answers")
-    })?;
+    let place = state.watch.place(caller.subject()).map_err(no_place)?;
     let steps = steps::of(&state, &job).await?;
     let watcher = state.watch.follow(place, job, steps);
     let events = stream::unfold(watcher, async |mut watcher| {
@@ -72,6 +71,20 @@ pub(super) async fn watch(
         (X_ACCEL_BUFFERING, HeaderValue::from_static("no")),
     ];
     Ok((headers, sse).into_response())
+}
+
+fn no_place(full: Full) -> Problem {
+    match full {
+        Full::Callers => {
+            let detail =
+                "you watch as many jobs here as one caller may; end a stream, or use `GET /jobs/{jobId}`";
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
+                .with_header(RETRY_AFTER, HeaderValue::from_static("5"))
+        }
+        Full::All => {
+            Problem::unavailable("too many clients watch jobs here now; `GET /jobs/{jobId}` still answers")
+        }
+    }
 }
 
 fn event(seen: &Seen) -> Event {

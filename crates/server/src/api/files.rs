@@ -1,6 +1,7 @@
 //! `/jobs/{jobId}/files`: the manifest of a job and the files themselves. The recorded checksum names
 //! the bytes, so a file that another generation replaced is never handed out under the old name.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,7 +11,7 @@ use axum::http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
     LOCATION,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use outhaul_core::audit::AuditAct;
@@ -153,6 +154,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(state): State<AppState>,
     caller: Caller,
+    method: Method,
     FilePath(job_id, file): FilePath,
     _: NoQuery,
     headers: HeaderMap,
@@ -167,12 +169,44 @@ pub(super) async fn get(
         };
         return Err(Problem::new(StatusCode::GONE, format!("a newer file has taken its place{newer}")));
     }
-    let path = Some(row.file.path.clone());
-    access::record(&state, &caller, AuditAct::Download, Some(&job_id), path).await?;
-    match state.storage.presign(&row.file.path, LINK_TTL).await.map_err(storage_problem)? {
-        Some(link) => redirect(&state, job_id, row, link.as_str()).await,
-        None => send(&state, &row, &headers).await,
+    if method == Method::HEAD {
+        return look(&state, &job_id, &row, &headers).await;
     }
+    match state.storage.presign(&row.file.path, LINK_TTL).await.map_err(storage_problem)? {
+        Some(link) => {
+            let location = redirect(&state, &job_id, &row, link.as_str()).await?;
+            download(&state, &caller, &job_id, &row, None).await?;
+            Ok(location)
+        }
+        None => {
+            let part = match answered(&row, &headers)? {
+                Ok(part) => part,
+                Err(unchanged) => return Ok(unchanged),
+            };
+            // Opened first: what is not there is not downloaded. No byte leaves before the answer does.
+            let file = send(&state, &row, part.clone()).await?;
+            download(&state, &caller, &job_id, &row, part.as_ref()).await?;
+            Ok(file)
+        }
+    }
+}
+
+/// Records that a caller is about to get a file or a part of it. A part that begins later is recorded like any
+/// other: whoever leaves out the first byte has downloaded the rest.
+async fn download(
+    state: &AppState,
+    caller: &Caller,
+    job_id: &JobId,
+    row: &ManifestRow,
+    part: Option<&Range<u64>>,
+) -> Result<(), Problem> {
+    let path = &row.file.path;
+    let detail = match part {
+        None => path.clone(),
+        Some(part) => format!("{path} (bytes {}-{} of {})", part.start, part.end - 1, row.file.bytes),
+    };
+    access::record(state, caller, AuditAct::Download, Some(job_id), Some(detail)).await?;
+    Ok(())
 }
 
 /// Whether the caller may hear of a job that made the same file for somebody.
@@ -206,14 +240,9 @@ fn storage_problem(error: StorageError) -> Problem {
     }
 }
 
-/// A link is only given for what is really there: the storage's own 404 would not be ours.
-async fn redirect(
-    state: &AppState,
-    job_id: JobId,
-    row: ManifestRow,
-    link: &str,
-) -> Result<Response, Problem> {
-    let file = row.file;
+/// Makes sure that the storage has the very file that was recorded.
+async fn is_there(state: &AppState, job_id: &JobId, row: &ManifestRow) -> Result<(), Problem> {
+    let file = row.file.clone();
     let record = FileRecord {
         path: file.path,
         rows: file.rows,
@@ -225,56 +254,95 @@ async fn redirect(
         generation: file.generation,
         generated_at: file.generated_at,
         claimed_at: file.generated_at,
-        job_id,
+        job_id: job_id.clone(),
     };
-    if !state.storage.is_there(&record).await.map_err(storage_problem)? {
-        // Only the look is needed: nothing is read until the bytes are asked for.
-        drop(state.storage.read(&record.path, None).await.map_err(storage_problem)?);
-        return Err(differs());
+    if state.storage.is_there(&record).await.map_err(storage_problem)? {
+        return Ok(());
     }
+    // Only the look is needed: nothing is read until the bytes are asked for.
+    drop(state.storage.read(&record.path, None).await.map_err(storage_problem)?);
+    Err(differs())
+}
+
+/// What the file is, without its bytes and without a link to them: nothing is handed out, so that nothing is
+/// recorded.
+async fn look(
+    state: &AppState,
+    job_id: &JobId,
+    row: &ManifestRow,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    match answered(row, headers)? {
+        Err(unchanged) => Ok(unchanged),
+        Ok(part) => {
+            is_there(state, job_id, row).await?;
+            described(row, part.as_ref(), Body::empty())
+        }
+    }
+}
+
+/// A link is only given for what is really there: the storage's own 404 would not be ours.
+async fn redirect(
+    state: &AppState,
+    job_id: &JobId,
+    row: &ManifestRow,
+    link: &str,
+) -> Result<Response, Problem> {
+    is_there(state, job_id, row).await?;
     let location = HeaderValue::from_str(link).map_err(|_| Problem::internal())?;
     // The link is a key to the file: nobody may keep it or pass it on.
     let headers = [(LOCATION, location), (CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((StatusCode::TEMPORARY_REDIRECT, headers).into_response())
 }
 
-async fn send(state: &AppState, row: &ManifestRow, headers: &HeaderMap) -> Result<Response, Problem> {
-    let file = &row.file;
-    let size = u64::try_from(file.bytes).map_err(|_| Problem::internal())?;
-    let tag = format!("\"{}\"", file.sha256);
+/// Which part of the file is asked for; else the answer that needs none of it: the client has it already, or there
+/// is no such part.
+fn answered(row: &ManifestRow, headers: &HeaderMap) -> Result<Result<Option<Range<u64>>, Response>, Problem> {
+    let size = u64::try_from(row.file.bytes).map_err(|_| Problem::internal())?;
+    let tag = format!("\"{}\"", row.file.sha256);
     if etag::has(headers, &tag) {
-        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, etag::header(&tag))]).into_response());
+        return Ok(Err((StatusCode::NOT_MODIFIED, [(ETAG, etag::header(&tag))]).into_response()));
     }
     let wanted = if etag::range_applies(headers, &tag) { wanted(headers, size) } else { Wanted::Whole };
-    let (status, range) = match wanted {
-        Wanted::Whole => (StatusCode::OK, None),
-        Wanted::Part(range) => (StatusCode::PARTIAL_CONTENT, Some(range)),
+    match wanted {
+        Wanted::Whole => Ok(Ok(None)),
+        Wanted::Part(range) => Ok(Ok(Some(range))),
         Wanted::Unsatisfiable => {
             let length =
                 HeaderValue::from_str(&format!("bytes */{size}")).map_err(|_| Problem::internal())?;
-            return Err(Problem::new(
-                StatusCode::RANGE_NOT_SATISFIABLE,
-                format!("the file has {size} bytes"),
-            )
-            .with_header(CONTENT_RANGE, length));
+            Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("the file has {size} bytes"))
+                .with_header(CONTENT_RANGE, length))
         }
-    };
-    let (stored, bytes) = state.storage.read(&file.path, range.clone()).await.map_err(storage_problem)?;
+    }
+}
+
+async fn send(state: &AppState, row: &ManifestRow, part: Option<Range<u64>>) -> Result<Response, Problem> {
+    let file = &row.file;
+    let size = u64::try_from(file.bytes).map_err(|_| Problem::internal())?;
+    let (stored, bytes) = state.storage.read(&file.path, part.clone()).await.map_err(storage_problem)?;
     // A writer replaces the file before it records that it did.
     if !stored.is(size, file.etag.as_deref()) {
         return Err(differs());
     }
-    let mut response = (status, Body::from_stream(bytes)).into_response();
+    described(row, part.as_ref(), Body::from_stream(bytes))
+}
+
+/// A file or a part of it, with what is to be said of it.
+fn described(row: &ManifestRow, part: Option<&Range<u64>>, body: Body) -> Result<Response, Problem> {
+    let file = &row.file;
+    let size = u64::try_from(file.bytes).map_err(|_| Problem::internal())?;
+    let status = if part.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+    let mut response = (status, body).into_response();
     let answer = response.headers_mut();
-    let length = range.as_ref().map_or(size, |range| range.end - range.start);
+    let length = part.map_or(size, |part| part.end - part.start);
     answer.insert(CONTENT_LENGTH, HeaderValue::from(length));
     answer.insert(CONTENT_TYPE, HeaderValue::from_static(media_type(&file.format)));
     answer.insert(CONTENT_DISPOSITION, disposition(&file.path));
     answer.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     answer.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    answer.insert(ETAG, etag::header(&tag));
-    if let Some(range) = range {
-        let part = format!("bytes {}-{}/{size}", range.start, range.end - 1);
+    answer.insert(ETAG, etag::header(&format!("\"{}\"", file.sha256)));
+    if let Some(part) = part {
+        let part = format!("bytes {}-{}/{size}", part.start, part.end - 1);
         answer.insert(CONTENT_RANGE, HeaderValue::from_str(&part).map_err(|_| Problem::internal())?);
     }
     Ok(response)

@@ -123,17 +123,23 @@ pub(super) async fn cancel(
     JobPath(job_id): JobPath,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    access::job(&state, &caller, Act::Change, &job_id).await?;
-    access::record(&state, &caller, AuditAct::Cancel, Some(&job_id), None).await?;
+    let job = access::job(&state, &caller, Act::Change, &job_id).await?;
+    let too_late = |status: JobStatus| {
+        Problem::conflict(format!("the job is {} and cannot be cancelled", status.as_str()))
+    };
+    match job.status {
+        JobStatus::Submitted | JobStatus::InProgress => {}
+        JobStatus::Cancelled => return accepted(&state, job).await,
+        status @ (JobStatus::Completed | JobStatus::Failed) => return Err(too_late(status)),
+    }
+    let recorded = access::record(&state, &caller, AuditAct::Cancel, Some(&job_id), None).await?;
     match state.store.job_cancel(&job_id).await? {
         Cancelled::Yes => {
             tracing::info!(job = %job_id, "api.job_cancelled");
             accepted(&state, find(&state, &job_id).await?).await
         }
-        Cancelled::TooLate(status) => {
-            Err(Problem::conflict(format!("the job is {} and cannot be cancelled", status.as_str())))
-        }
-        Cancelled::Unknown => Err(Problem::no_such_job()),
+        Cancelled::TooLate(status) => Err(recorded.refused(too_late(status)).await),
+        Cancelled::Unknown => Err(recorded.refused(Problem::no_such_job()).await),
     }
 }
 
@@ -154,20 +160,25 @@ pub(super) async fn retry(
     JobPath(job_id): JobPath,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    access::job(&state, &caller, Act::Change, &job_id).await?;
-    access::record(&state, &caller, AuditAct::Redrive, Some(&job_id), None).await?;
-    match state.store.job_redrive(&job_id).await? {
+    let job = access::job(&state, &caller, Act::Change, &job_id).await?;
+    let nothing = || Problem::conflict("the job has no failed or held chunks");
+    if !matches!(job.status, JobStatus::InProgress | JobStatus::Failed) {
+        return Err(nothing());
+    }
+    let recorded = access::record(&state, &caller, AuditAct::Redrive, Some(&job_id), None).await?;
+    let refusal = match state.store.job_redrive(&job_id).await? {
         Redriven::Yes(chunks) => {
             tracing::info!(job = %job_id, chunks, "api.job_retried");
             state.delivery.announce();
-            accepted(&state, find(&state, &job_id).await?).await
+            return accepted(&state, find(&state, &job_id).await?).await;
         }
-        Redriven::Nothing => Err(Problem::conflict("the job has no failed or held chunks")),
-        Redriven::Duplicate => Err(Problem::conflict(
+        Redriven::Nothing => nothing(),
+        Redriven::Duplicate => Problem::conflict(
             "an equal job was submitted since and has not ended; this job type allows one at a time",
-        )),
-        Redriven::Unknown => Err(Problem::no_such_job()),
-    }
+        ),
+        Redriven::Unknown => Problem::no_such_job(),
+    };
+    Err(recorded.refused(refusal).await)
 }
 
 /// A job that the caller has just been let at.

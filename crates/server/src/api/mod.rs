@@ -33,6 +33,7 @@ mod request;
 mod schedule_view;
 mod schedules;
 mod steps;
+mod submissions;
 mod submit;
 mod submit_view;
 #[cfg(test)]
@@ -65,6 +66,7 @@ use crate::definition::Judge;
 pub use health::{BrokerHealth, Health, health_router};
 use problem::Problem;
 pub(crate) use request::{Asker, plan};
+use submissions::Submissions;
 pub use watch::Watch;
 
 /// What the handlers work with. Cheap to clone.
@@ -122,12 +124,14 @@ pub fn router(state: AppState) -> Router {
         .into();
     let limits = state.limits;
     let rate = limits.requests_per_second.map(|rate| Arc::new(Rate::new(rate, limits.burst)));
+    let submissions = Submissions::new(&*state.store, limits.request_timeout);
     let door = Gate { auth: state.callers.clone(), rate, refuse };
     router
         .fallback(nowhere)
         .method_not_allowed_fallback(not_so)
         .with_state(state)
         .layer(Extension(docs::Description(description)))
+        .layer(Extension(submissions))
         .layer(from_fn_with_state(door, gate))
         .layer(from_fn_with_state(limits.request_timeout, guard::guard))
 }

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use outhaul_core::audit::AuditAct;
+use outhaul_core::job::JobStatus;
 use outhaul_core::store::Prioritised;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -62,18 +63,22 @@ pub(super) async fn prioritise(
     let limits = state.limits;
     let sent = body::read(&headers, sent, limits.max_body_bytes, limits.request_timeout).await?;
     let priority = read(&sent).map_err(Problem::invalid)?;
-    access::job(&state, &caller, Act::Change, &job_id).await?;
+    let job = access::job(&state, &caller, Act::Change, &job_id).await?;
+    let too_late = |status: JobStatus| {
+        Problem::conflict(format!("the job is {}: its priority means nothing now", status.as_str()))
+    };
+    if job.status.is_final() {
+        return Err(too_late(job.status));
+    }
     let detail = Some(priority.to_string());
-    access::record(&state, &caller, AuditAct::Prioritise, Some(&job_id), detail).await?;
+    let recorded = access::record(&state, &caller, AuditAct::Prioritise, Some(&job_id), detail).await?;
     match state.store.job_prioritise(&job_id, priority).await? {
         Prioritised::Yes => {
             tracing::info!(job = %job_id, priority, "api.job_prioritised");
             accepted(&state, find(&state, &job_id).await?).await
         }
-        Prioritised::TooLate(status) => {
-            Err(Problem::conflict(format!("the job is {}: its priority means nothing now", status.as_str())))
-        }
-        Prioritised::Unknown => Err(Problem::no_such_job()),
+        Prioritised::TooLate(status) => Err(recorded.refused(too_late(status)).await),
+        Prioritised::Unknown => Err(recorded.refused(Problem::no_such_job()).await),
     }
 }
 

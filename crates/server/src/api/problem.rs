@@ -126,6 +126,11 @@ impl Problem {
         self
     }
 
+    /// What is wrong, in a sentence.
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The status it will be sent with.
     #[cfg(test)]
     pub(super) fn status(&self) -> StatusCode {

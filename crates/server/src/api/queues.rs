@@ -127,13 +127,20 @@ async fn set_paused(
 ) -> Result<Json<QueueView>, Problem> {
     access::allow(caller, Act::Operate)?;
     let word = if paused { "pause" } else { "resume" };
-    access::record_operation(state, caller, format!("{word} queue {name}")).await?;
-    let unknown = || Problem::not_found("there is no such queue");
+    find(state, name).await?;
+    let recorded = access::record_operation(state, caller, format!("{word} queue {name}")).await?;
     if !state.store.queue_pause(name, paused).await? {
-        return Err(unknown());
+        return Err(recorded.refused(unknown()).await);
     }
     tracing::info!(queue = name, paused, "api.queue_paused");
+    Ok(Json(find(state, name).await?.into()))
+}
+
+async fn find(state: &AppState, name: &str) -> Result<QueueRow, Problem> {
     let rows = state.store.queues_list().await?;
-    let row = rows.into_iter().find(|row| row.name == name).ok_or_else(unknown)?;
-    Ok(Json(row.into()))
+    rows.into_iter().find(|row| row.name == name).ok_or_else(unknown)
+}
+
+fn unknown() -> Problem {
+    Problem::not_found("there is no such queue")
 }

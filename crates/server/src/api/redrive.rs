@@ -118,11 +118,13 @@ pub(super) async fn redrive(
         return Ok(Json(RedriveView { matched, redriven: 0 }));
     }
     let detail = Some(format!("at most {limit} dead letters of {}", sent["filter"]));
-    access::record(&state, &caller, AuditAct::Redrive, filter.job_id.as_ref(), detail).await?;
+    let recorded = access::record(&state, &caller, AuditAct::Redrive, filter.job_id.as_ref(), detail).await?;
     let redriven = state.store.dead_letters_redrive(&filter, limit).await?;
     tracing::info!(by = caller.subject(), matched, redriven, limit, "api.dead_letters_redriven");
     if redriven > 0 {
         state.delivery.announce();
+    } else {
+        recorded.not_done("none of them could be redriven").await;
     }
     Ok(Json(RedriveView { matched, redriven }))
 }

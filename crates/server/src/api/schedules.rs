@@ -56,11 +56,15 @@ pub(super) async fn put(
     let now = database_now(&state).await?;
     let next = next_slot(&name, &spec, now);
     let schedule = NewSchedule { name: name.clone(), spec, origin: Origin::Api, owner, next };
+    let there = state.store.schedule_get(&name).await?;
+    if there.is_some_and(|there| there.origin == Origin::Config) {
+        return Err(read_only("schedule"));
+    }
     let what = format!("put schedule {name}, which runs as {}", schedule.owner);
-    access::record_operation(&state, &caller, what).await?;
+    let recorded = access::record_operation(&state, &caller, what).await?;
     let put = state.store.schedule_put(&schedule).await?;
     if put == Put::ReadOnly {
-        return Err(read_only("schedule"));
+        return Err(recorded.refused(read_only("schedule")).await);
     }
     tracing::info!(schedule = name, created = put == Put::Created, "api.schedule_put");
     let schedule = state.store.schedule_get(&name).await?.ok_or_else(|| gone("schedule"))?;
@@ -125,14 +129,17 @@ pub(super) async fn delete(
     _: NoQuery,
 ) -> Result<StatusCode, Problem> {
     access::allow(&caller, Act::Operate)?;
-    access::record_operation(&state, &caller, format!("delete schedule {name}")).await?;
+    if find(&state, &name).await?.origin == Origin::Config {
+        return Err(read_only("schedule"));
+    }
+    let recorded = access::record_operation(&state, &caller, format!("delete schedule {name}")).await?;
     match state.store.schedule_delete(&name).await? {
         Deleted::Yes => {
             tracing::info!(schedule = name, "api.schedule_deleted");
             Ok(StatusCode::NO_CONTENT)
         }
-        Deleted::ReadOnly => Err(read_only("schedule")),
-        Deleted::Unknown => Err(no_such_schedule()),
+        Deleted::ReadOnly => Err(recorded.refused(read_only("schedule")).await),
+        Deleted::Unknown => Err(recorded.refused(no_such_schedule()).await),
     }
 }
 
@@ -149,9 +156,10 @@ pub(super) async fn pause(
     _: NoQuery,
 ) -> Result<Json<ScheduleView>, Problem> {
     access::allow(&caller, Act::Operate)?;
-    access::record_operation(&state, &caller, format!("pause schedule {name}")).await?;
+    find(&state, &name).await?;
+    let recorded = access::record_operation(&state, &caller, format!("pause schedule {name}")).await?;
     if !state.store.schedule_pause(&name).await? {
-        return Err(no_such_schedule());
+        return Err(recorded.refused(no_such_schedule()).await);
     }
     tracing::info!(schedule = name, paused = true, "api.schedule_paused");
     shown(&state, &name).await
@@ -170,11 +178,11 @@ pub(super) async fn resume(
     _: NoQuery,
 ) -> Result<Json<ScheduleView>, Problem> {
     access::allow(&caller, Act::Operate)?;
-    access::record_operation(&state, &caller, format!("resume schedule {name}")).await?;
-    let schedule = state.store.schedule_get(&name).await?.ok_or_else(no_such_schedule)?;
+    let schedule = find(&state, &name).await?;
     let next = next_slot(&name, &schedule.spec, database_now(&state).await?);
+    let recorded = access::record_operation(&state, &caller, format!("resume schedule {name}")).await?;
     if !state.store.schedule_resume(&name, next).await? {
-        return Err(no_such_schedule());
+        return Err(recorded.refused(no_such_schedule()).await);
     }
     tracing::info!(schedule = name, paused = false, "api.schedule_paused");
     shown(&state, &name).await
@@ -198,11 +206,15 @@ pub(super) async fn run(
     _: NoQuery,
 ) -> Result<Response, Problem> {
     access::allow(&caller, Act::Operate)?;
-    access::record_operation(&state, &caller, format!("run schedule {name}")).await?;
+    find(&state, &name).await?;
+    let recorded = access::record_operation(&state, &caller, format!("run schedule {name}")).await?;
     let slot = match state.scheduler.run(&name).await? {
         ByHand::Slot(slot) => slot,
-        ByHand::Unknown => return Err(no_such_schedule()),
-        ByHand::Changing => return Err(Problem::conflict("the schedule is being changed; try again")),
+        ByHand::Unknown => return Err(recorded.refused(no_such_schedule()).await),
+        ByHand::Changing => {
+            let changing = Problem::conflict("the schedule is being changed; try again");
+            return Err(recorded.refused(changing).await);
+        }
     };
     tracing::info!(schedule = name, outcome = slot.outcome.as_str(), "api.schedule_run");
     match (slot.outcome, slot.job_id) {
@@ -211,14 +223,17 @@ pub(super) async fn run(
         }
         _ => {
             let why = slot.detail.unwrap_or_else(|| "no job could be made".to_owned());
-            Err(Problem::conflict(why))
+            Err(recorded.refused(Problem::conflict(why)).await)
         }
     }
 }
 
+async fn find(state: &AppState, name: &str) -> Result<Schedule, Problem> {
+    state.store.schedule_get(name).await?.ok_or_else(no_such_schedule)
+}
+
 async fn shown(state: &AppState, name: &str) -> Result<Json<ScheduleView>, Problem> {
-    let schedule = state.store.schedule_get(name).await?.ok_or_else(no_such_schedule)?;
-    Ok(Json(whole(state, schedule).await?))
+    Ok(Json(whole(state, find(state, name).await?).await?))
 }
 
 async fn whole(state: &AppState, schedule: Schedule) -> Result<ScheduleView, Problem> {

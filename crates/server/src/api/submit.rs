@@ -1,15 +1,15 @@
 //! `POST /jobs`. The request is judged whole before anything is stored; a repeated request with the
 //! same key gets the same answer, and one for a FAILED job has its chunks run again.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use outhaul_core::audit::AuditAct;
 use outhaul_core::id::JobId;
-use outhaul_core::job::{Job, JobStatus, NewJob};
+use outhaul_core::job::{Job, JobStatus};
 use outhaul_core::store::{Redriven, Submitted};
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ use super::job_view::JobView;
 use super::problem::described::BadRequest;
 use super::problem::{FieldError, Problem, ProblemBody};
 use super::query::Query;
+use super::submissions::Submissions;
 use super::submit_view::{JobRequest, PlanView};
 use super::{AppState, access, jobs, json as body, request, traceparent};
 use crate::auth::{Act, Caller};
@@ -47,11 +48,13 @@ use crate::auth::{Act, Caller};
         (status = 415, description = "The body is not sent as JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "Somebody else's equal job has not ended, and the job type allows one at a time", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "The key was used for another request", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 429, description = "Too many requests, or too many open chunks; `Retry-After` says when to come back", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 429, description = "Too many requests, too many open chunks, or too many submissions of this caller at once; \
+            `Retry-After` says when to come back", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 pub(super) async fn submit(
     State(state): State<AppState>,
+    Extension(submissions): Extension<Submissions>,
     caller: Caller,
     mut query: Query,
     headers: HeaderMap,
@@ -86,12 +89,16 @@ pub(super) async fn submit(
         return Ok(Json(judged.foresee(&state).await?).into_response());
     }
     let job = judged.into_new_job(&state.storage, traceparent::read(&headers), &asker);
-    let job = store(&state, &caller, job).await?;
+    let turn = submissions.turn(caller.subject()).await?;
+    let submitted = state.store.job_submit(job).await?;
+    drop(turn);
+    let job = stored(&state, &caller, submitted).await?;
     jobs::accepted(&state, job).await
 }
 
-async fn store(state: &AppState, caller: &Caller, job: NewJob) -> Result<Job, Problem> {
-    match state.store.job_submit(job).await? {
+/// The job that a submission led to.
+async fn stored(state: &AppState, caller: &Caller, submitted: Submitted) -> Result<Job, Problem> {
+    match submitted {
         Submitted::Created(job) => {
             tracing::info!(job = %job.job_id, job_type = job.job_type, chunks = job.counts.total, "api.job_submitted");
             state.delivery.announce();
@@ -140,10 +147,14 @@ fn no_such_parents(missing: &[JobId]) -> Vec<FieldError> {
 /// The store's update is guarded: of many that come at once, one redrives, and all get the job as it
 /// is afterwards.
 async fn redrive(state: &AppState, caller: &Caller, job: Job) -> Result<Job, Problem> {
-    access::record(state, caller, AuditAct::Redrive, Some(&job.job_id), None).await?;
-    if let Redriven::Yes(chunks) = state.store.job_redrive(&job.job_id).await? {
-        tracing::info!(job = %job.job_id, chunks, "api.job_redriven");
-        state.delivery.announce();
+    let recorded = access::record(state, caller, AuditAct::Redrive, Some(&job.job_id), None).await?;
+    match state.store.job_redrive(&job.job_id).await? {
+        Redriven::Yes(chunks) => {
+            tracing::info!(job = %job.job_id, chunks, "api.job_redriven");
+            state.delivery.announce();
+        }
+        Redriven::Nothing | Redriven::Unknown => recorded.not_done("somebody else was faster").await,
+        Redriven::Duplicate => recorded.not_done("an equal job has not ended").await,
     }
     Ok(state.store.job_get(&job.job_id).await?.unwrap_or(job))
 }

@@ -51,14 +51,18 @@ pub(super) async fn put(
     let trigger = NewTrigger { name: name.clone(), spec, origin: Origin::Api, owner };
     let runs_as = if trigger.owner == ANONYMOUS { "the owner of its parents" } else { &trigger.owner };
     let what = format!("put trigger {name}, which runs as {runs_as}");
-    access::record_operation(&state, &caller, what).await?;
+    let there = state.store.trigger_get(&name).await?;
+    if there.is_some_and(|there| there.origin == Origin::Config) {
+        return Err(read_only("trigger"));
+    }
+    let recorded = access::record_operation(&state, &caller, what).await?;
     let put = match state.store.trigger_put(&trigger).await? {
-        TriggerPut::Put(Put::ReadOnly) => return Err(read_only("trigger")),
+        TriggerPut::Put(Put::ReadOnly) => return Err(recorded.refused(read_only("trigger")).await),
         TriggerPut::Put(put) => put,
         TriggerPut::Cycle(names) => {
             let way: Vec<&str> = names.iter().chain(names.first()).map(String::as_str).collect();
             let message = format!("would, in the end, trigger itself: {}", way.join(" → "));
-            return Err(Problem::invalid(vec![FieldError::new("/after", message)]));
+            return Err(recorded.refused(Problem::invalid(vec![FieldError::new("/after", message)])).await);
         }
     };
     tracing::info!(trigger = name, created = put == Put::Created, "api.trigger_put");
@@ -79,7 +83,7 @@ pub(super) async fn get(
     _: NoQuery,
 ) -> Result<Json<TriggerView>, Problem> {
     access::allow(&caller, Act::Operate)?;
-    let trigger = state.store.trigger_get(&name).await?.ok_or_else(no_such_trigger)?;
+    let trigger = find(&state, &name).await?;
     Ok(Json(whole(&state, trigger).await?))
 }
 
@@ -125,15 +129,22 @@ pub(super) async fn delete(
     _: NoQuery,
 ) -> Result<StatusCode, Problem> {
     access::allow(&caller, Act::Operate)?;
-    access::record_operation(&state, &caller, format!("delete trigger {name}")).await?;
+    if find(&state, &name).await?.origin == Origin::Config {
+        return Err(read_only("trigger"));
+    }
+    let recorded = access::record_operation(&state, &caller, format!("delete trigger {name}")).await?;
     match state.store.trigger_delete(&name).await? {
         Deleted::Yes => {
             tracing::info!(trigger = name, "api.trigger_deleted");
             Ok(StatusCode::NO_CONTENT)
         }
-        Deleted::ReadOnly => Err(read_only("trigger")),
-        Deleted::Unknown => Err(no_such_trigger()),
+        Deleted::ReadOnly => Err(recorded.refused(read_only("trigger")).await),
+        Deleted::Unknown => Err(recorded.refused(no_such_trigger()).await),
     }
+}
+
+async fn find(state: &AppState, name: &str) -> Result<Trigger, Problem> {
+    state.store.trigger_get(name).await?.ok_or_else(no_such_trigger)
 }
 
 async fn whole(state: &AppState, trigger: Trigger) -> Result<TriggerView, Problem> {

@@ -125,18 +125,18 @@ impl Watch {
     }
 
     /// A place for one more client, while there is one for this caller.
-    pub(super) fn place(&self, subject: &str) -> Option<Place> {
-        let permit = Arc::clone(&self.0.room).try_acquire_owned().ok()?;
+    pub(super) fn place(&self, subject: &str) -> Result<Place, Full> {
+        let permit = Arc::clone(&self.0.room).try_acquire_owned().map_err(|_| Full::All)?;
         if subject != ANONYMOUS {
             let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
             let of_one = taken.entry(subject.to_owned()).or_default();
             if *of_one >= MOST_OF_ONE {
-                return None;
+                return Err(Full::Callers);
             }
             *of_one += 1;
         }
         metrics::gauge!("outhaul_event_streams").increment(1.0);
-        Some(Place { watch: self.clone(), subject: subject.to_owned(), _permit: permit })
+        Ok(Place { watch: self.clone(), subject: subject.to_owned(), _permit: permit })
     }
 
     /// Follows a job from the state that was just read.
@@ -283,6 +283,15 @@ impl Watched {
             self.jobs.remove(job_id);
         }
     }
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// Of those that all share.
+    All,
+    /// Of those that one caller may have.
+    Callers,
 }
 
 /// One client's place among those that may watch.

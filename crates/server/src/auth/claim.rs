@@ -1,5 +1,6 @@
 //! Where in a token a claim is: its name, or a dotted path to a nested one such as `realm_access.roles`.
 
+use outhaul_core::json;
 use serde_json::{Map, Value};
 
 /// A claim's place. A claim whose whole name is the text wins over a nested one, for names such as
@@ -65,18 +66,22 @@ impl ClaimPath {
     }
 }
 
-/// Whether a claim can be kept: databases cannot hold NUL, and a number that was rounded while it was
-/// read could make two people's rows one.
+/// Whether a claim can be kept: databases cannot hold NUL, a number that was rounded while it was read could make
+/// two people's rows one, and what is nested too deeply could not be read back.
 pub(super) fn can_be_kept(value: &Value) -> bool {
+    json::problem(&value.to_string()).is_none() && has_exact_parts(value)
+}
+
+fn has_exact_parts(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) => true,
         Value::Number(number) => {
             number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.abs() < 9.0e15)
         }
         Value::String(text) => !text.contains('\0'),
-        Value::Array(items) => items.iter().all(can_be_kept),
+        Value::Array(items) => items.iter().all(has_exact_parts),
         Value::Object(members) => {
-            members.iter().all(|(name, value)| !name.contains('\0') && can_be_kept(value))
+            members.iter().all(|(name, value)| !name.contains('\0') && has_exact_parts(value))
         }
     }
 }
@@ -85,6 +90,10 @@ pub(super) fn can_be_kept(value: &Value) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn nested(levels: usize) -> Value {
+        (0..levels).fold(json!("Kent"), |value, _| json!([value]))
+    }
 
     fn find(path: &str, claims: &Value) -> Option<Value> {
         ClaimPath::new(path).find(claims.as_object().unwrap()).cloned()
@@ -127,10 +136,12 @@ mod tests {
 
     #[test]
     fn what_no_database_can_hold_is_not_kept() {
-        for value in [json!("a\0b"), json!([["\0"]]), json!({"\0": 1}), json!(1e22)] {
+        for value in [json!("a\0b"), json!([["\0"]]), json!({"\0": 1}), json!(1e22), nested(121)] {
             assert!(!can_be_kept(&value), "{value}");
         }
-        for value in [json!("Kent"), json!(u64::MAX), json!(i64::MIN), json!(1.5), json!([true, null])] {
+        for value in
+            [json!("Kent"), json!(u64::MAX), json!(i64::MIN), json!(1.5), json!([true, null]), nested(120)]
+        {
             assert!(can_be_kept(&value), "{value}");
         }
     }

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use jsonwebtoken::{Algorithm, DecodingKey};
@@ -73,8 +73,10 @@ struct State {
     keys: Arc<KeySet>,
     /// When they were last fetched with success.
     loaded: Option<DateTime<Utc>>,
-    /// When somebody's token last led to a fetch.
+    /// When somebody's token last led to a fetch: when that began and, once it is over, when it ended.
     asked: Option<DateTime<Utc>>,
+    /// How many fetches have ended, well or not.
+    ended: u64,
     /// What went wrong at the last try.
     failed: Option<String>,
 }
@@ -96,25 +98,29 @@ impl Jwks {
         Ok(Self { url, http, pace, state: Mutex::default(), flight: tokio::sync::Mutex::default() })
     }
 
-    /// The key for a token. For one that is not known the keys are fetched again, at most once per
-    /// cooldown: names in tokens are anybody's to invent.
+    /// The keys that a token may have been signed with, at least one. For a name that is not known the keys are
+    /// fetched again, at most once per cooldown: names in tokens are anybody's to invent.
     pub(super) async fn find(
         &self,
         kid: Option<&str>,
         algorithm: Algorithm,
         now: DateTime<Utc>,
-    ) -> Result<DecodingKey, Refusal> {
+    ) -> Result<Vec<DecodingKey>, Refusal> {
+        let (came, ended) = (Instant::now(), self.state().ended);
         let found = self.look(kid, algorithm, now);
         if !worth_a_fetch(&found) {
             return found;
         }
-        // Whoever comes while a fetch is under way waits for it, and then looks before asking for another.
         let _flight = self.flight.lock().await;
         let found = self.look(kid, algorithm, now);
-        if !worth_a_fetch(&found) || !self.may_ask(now) {
+        // Whoever waited for a fetch has its outcome, whatever that was: one more for each would be made one
+        // behind the other, and a server that hangs would keep them all.
+        let waited = self.state().ended != ended;
+        if waited || !worth_a_fetch(&found) || !self.may_ask(now + came.elapsed()) {
             return found;
         }
         self.load(now).await;
+        self.state().asked = Some(now + came.elapsed());
         self.look(kid, algorithm, now)
     }
 
@@ -155,12 +161,13 @@ impl Jwks {
         kid: Option<&str>,
         algorithm: Algorithm,
         now: DateTime<Utc>,
-    ) -> Result<DecodingKey, Refusal> {
+    ) -> Result<Vec<DecodingKey>, Refusal> {
         if self.ready(now).is_err() {
             return Err(Refusal::NoKeys);
         }
         let keys = self.state().keys.clone();
-        keys.find(kid, algorithm).map(|key| key.decoding.clone()).map_err(Refusal::Token)
+        let found = keys.find(kid, algorithm).map_err(Refusal::Token)?;
+        Ok(found.into_iter().map(|key| key.decoding.clone()).collect())
     }
 
     fn may_ask(&self, now: DateTime<Utc>) -> bool {
@@ -174,7 +181,9 @@ impl Jwks {
 
     /// Only for those who hold the flight.
     async fn load(&self, now: DateTime<Utc>) -> bool {
-        match self.fetch().await {
+        let fetched = self.fetch().await;
+        self.state().ended += 1;
+        match fetched {
             Ok((keys, all)) => {
                 tracing::debug!(usable = keys.0.len(), all, "auth.jwks_loaded");
                 if keys.0.is_empty() {
@@ -215,7 +224,7 @@ impl Jwks {
     }
 }
 
-fn worth_a_fetch(found: &Result<DecodingKey, Refusal>) -> bool {
+fn worth_a_fetch(found: &Result<Vec<DecodingKey>, Refusal>) -> bool {
     matches!(found, Err(Refusal::NoKeys | Refusal::Token(Why::UnknownKey)))
 }
 

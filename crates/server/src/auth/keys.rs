@@ -155,16 +155,16 @@ fn has(pem: &str, bytes: &[u8]) -> bool {
 pub(super) struct KeySet(pub(super) Vec<Key>);
 
 impl KeySet {
-    /// The key for a token: by its name where the token has one, else the only one that fits.
-    pub(super) fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<&Key, Why> {
-        let mut fitting = self.0.iter().filter(|key| key.fits(algorithm));
-        match kid {
-            Some(_) => fitting.find(|key| key.kid.as_deref() == kid).ok_or(Why::UnknownKey),
-            None => match (fitting.next(), fitting.next()) {
-                (Some(only), None) => Ok(only),
-                (None, _) => Err(Why::UnknownKey),
-                (Some(_), Some(_)) => Err(Why::AmbiguousKey),
-            },
+    /// The keys for a token, at least one: those of its name where the token has one, for nothing keeps an issuer
+    /// from giving a name twice; else the only one that fits.
+    pub(super) fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Vec<&Key>, Why> {
+        let named = |key: &&Key| kid.is_none() || key.kid.as_deref() == kid;
+        let fitting: Vec<&Key> = self.0.iter().filter(|key| key.fits(algorithm)).filter(named).collect();
+        match fitting.len() {
+            0 => Err(Why::UnknownKey),
+            1 => Ok(fitting),
+            _ if kid.is_some() => Ok(fitting),
+            _ => Err(Why::AmbiguousKey),
         }
     }
 }
@@ -234,7 +234,7 @@ mod tests {
             named(Some("e"), keys::p256()),
             named(None, keys::ed25519()),
         ]);
-        let kid = |kid, algorithm| set.find(kid, algorithm).map(|key| key.kid.as_deref());
+        let kid = |kid, algorithm| set.find(kid, algorithm).map(|keys| keys[0].kid.as_deref());
         assert_eq!(kid(None, Algorithm::RS256), Ok(Some("r")));
         assert_eq!(kid(None, Algorithm::EdDSA), Ok(None));
         assert_eq!(kid(None, Algorithm::ES384), Err(Why::UnknownKey));
@@ -243,6 +243,6 @@ mod tests {
         assert_eq!(kid(Some("x"), Algorithm::EdDSA), Err(Why::UnknownKey), "a nameless key has no name");
         let two = KeySet(vec![named(Some("a"), keys::rsa()), named(Some("b"), keys::rsa())]);
         assert_eq!(two.find(None, Algorithm::RS256).map(|_| ()), Err(Why::AmbiguousKey));
-        assert!(two.find(Some("b"), Algorithm::PS512).is_ok());
+        assert_eq!(two.find(Some("b"), Algorithm::PS512).map(|keys| keys.len()), Ok(1));
     }
 }

@@ -10,12 +10,15 @@ mod jwks;
 mod keys;
 mod problems;
 mod rate;
+mod recheck;
 mod refusal;
 mod rights;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod token;
+mod vouch;
+mod vouched;
 
 pub use self::caller::{Caller, Role, RoleNames, Roles};
 pub use self::claim::ClaimPath;
@@ -23,9 +26,11 @@ pub use self::extract::{Anyone, Auth, Gate, gate, is_open};
 pub use self::issue::{IssueError, Wanted, issue};
 pub use self::jwks::SetupError;
 pub use self::rate::Rate;
+pub use self::recheck::RecheckSettings;
 pub use self::refusal::{Refusal, Why};
 pub use self::rights::{Act, Owned, Verdict, may, visible};
 pub use self::settings::{
     Algorithm, AuthSettings, ClaimNames, JwtSettings, Keys, Mode, NamedIdentity, named,
 };
 pub use self::token::Tokens;
+pub use self::vouched::vouched;

@@ -68,13 +68,21 @@ impl JwtSettings {
                 add(&format!("roles.{role}"), message.into());
             }
         }
-        for (path, value, least, most) in [
+        let mut spans = vec![
             ("leeway", self.leeway, Duration::ZERO, MINUTE),
             ("jwks_refresh", self.jwks_refresh, SECOND, DAY),
             ("jwks_cooldown", self.jwks_cooldown, SECOND, 60 * MINUTE),
             ("jwks_max_age", self.jwks_max_age, self.jwks_refresh.max(SECOND), 30 * DAY),
             ("snapshot_max_age", self.snapshot_max_age, SECOND, 365 * DAY),
-        ] {
+        ];
+        if let Some(recheck) = &self.recheck {
+            if let Some(problem) = url_problem(&recheck.url) {
+                add("recheck.url", problem.into());
+            }
+            spans.push(("recheck.max_age", recheck.max_age, Duration::ZERO, 60 * MINUTE));
+            spans.push(("recheck.timeout", recheck.timeout, SECOND, MINUTE));
+        }
+        for (path, value, least, most) in spans {
             if !(least..=most).contains(&value) {
                 add(path, format!("must be between \"{}\" and \"{}\"", short(least), short(most)));
             }
@@ -114,7 +122,7 @@ impl JwtSettings {
     }
 }
 
-/// Keys that came over plain http are whoever's sat in between.
+/// Keys and answers that came over plain http are whoever's sat in between.
 fn url_problem(url: &Url) -> Option<&'static str> {
     let loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -124,6 +132,7 @@ fn url_problem(url: &Url) -> Option<&'static str> {
     };
     match url.scheme() {
         _ if !url.username().is_empty() || url.password().is_some() => Some("must have no user and password"),
+        _ if url.fragment().is_some() => Some("must not have a part after #: it would never be sent"),
         "https" => None,
         "http" if loopback => None,
         _ => Some("must begin with https:// (http:// is for this machine only)"),
@@ -149,11 +158,11 @@ fn judge_identity(name: &str, identity: &NamedIdentity, found: &mut Found) {
         found.push((path.clone(), message.into()));
     }
     if identity.department.as_deref().is_some_and(name_problem) {
-        let message = "must have 1 to 255 characters and no control characters";
+        let message = "must have 1 to 255 characters, not only spaces, and no control characters";
         found.push((format!("{path}.department"), message.into()));
     }
     if !identity.claims.iter().all(|(name, value)| !name.contains('\0') && can_be_kept(value)) {
-        let message = "must have no NUL characters and no numbers beyond 15 digits";
+        let message = "must have no NUL characters, no numbers beyond 15 digits, and at most 120 levels";
         found.push((format!("{path}.claims"), message.into()));
     }
 }

@@ -15,6 +15,7 @@ use url::Url;
 use super::caller::RoleNames;
 use super::claim::ClaimPath;
 use super::keys::{Key, MACS, SIGNATURES};
+use super::recheck::RecheckSettings;
 
 /// What the subject of a named identity begins with; tokens cannot have such a subject.
 pub(super) const NAMED: &str = "identity:";
@@ -98,6 +99,8 @@ pub struct JwtSettings {
     pub jwks_max_age: Duration,
     /// How long a job may use what was kept of a token.
     pub snapshot_max_age: Duration,
+    /// `[auth.recheck]`: who is asked about submitters before their jobs run.
+    pub recheck: Option<RecheckSettings>,
     /// `[auth.roles]`.
     pub roles: RoleNames,
 }
@@ -117,6 +120,7 @@ impl JwtSettings {
             jwks_cooldown: Duration::from_secs(30),
             jwks_max_age: Duration::from_secs(24 * 3600),
             snapshot_max_age: Duration::from_secs(24 * 3600),
+            recheck: None,
             roles: RoleNames::default(),
         }
     }
@@ -191,7 +195,11 @@ mod tests {
         let secret = Keys::Secret(Secret::new("hunter2"));
         let jwks = Keys::Jwks("https://id.example.com/jwks?key=hunter2".parse().unwrap());
         for keys in [secret, jwks] {
-            let mode = Mode::Jwt(Box::new(JwtSettings::new("i", vec!["a".into()], keys)));
+            let mut recheck =
+                RecheckSettings::new("https://id.example.com/still?key=hunter2".parse().unwrap());
+            recheck.secrets = vec![Secret::new("hunter2")];
+            let jwt = JwtSettings::new("i", vec!["a".into()], keys);
+            let mode = Mode::Jwt(Box::new(JwtSettings { recheck: Some(recheck), ..jwt }));
             let settings = AuthSettings { mode, ..AuthSettings::default() };
             assert!(!format!("{settings:?}").contains("hunter2"));
         }

@@ -34,7 +34,7 @@ const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
 /// Whether a subject or a department cannot be one.
 pub(super) fn name_problem(name: &str) -> bool {
-    name.is_empty() || name.chars().count() > 255 || name.contains(char::is_control)
+    name.trim().is_empty() || name.chars().count() > 255 || name.contains(char::is_control)
 }
 
 /// Verifies the tokens of one issuer.
@@ -82,16 +82,15 @@ impl Tokens {
     pub async fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Caller, Refusal> {
         let (head, algorithm) = self.head(token).map_err(Refusal::Token)?;
         let kid = head.kid.as_deref();
-        let claims = match &self.source {
+        let keys = match &self.source {
             // The one key needs no name, and whatever the token calls it changes nothing.
             Source::Fixed(keys) => {
-                keys.find(None, algorithm).and_then(|key| self.check(token, algorithm, &key.decoding))
+                let found = keys.find(None, algorithm).map_err(Refusal::Token)?;
+                found.into_iter().map(|key| key.decoding.clone()).collect()
             }
-            Source::Jwks(jwks) => {
-                let key = jwks.find(kid, algorithm, now).await?;
-                self.check(token, algorithm, &key)
-            }
+            Source::Jwks(jwks) => jwks.find(kid, algorithm, now).await?,
         };
+        let claims = self.check_any(token, algorithm, &keys);
         claims.and_then(|claims| self.caller(&claims, now)).map_err(Refusal::Token)
     }
 
@@ -131,6 +130,17 @@ impl Tokens {
             return Err(Why::UnknownKey);
         }
         Ok((head, algorithm))
+    }
+
+    /// The claims by the one of the keys that signed them; what is wrong is said by that key, if there is one.
+    fn check_any(
+        &self,
+        token: &str,
+        algorithm: Algorithm,
+        keys: &[DecodingKey],
+    ) -> Result<Map<String, Value>, Why> {
+        let mut checked = keys.iter().map(|key| self.check(token, algorithm, key));
+        checked.find(|claims| *claims != Err(Why::Signature)).unwrap_or(Err(Why::Signature))
     }
 
     /// The claims, once signature, issuer and audience are right.

@@ -159,6 +159,12 @@ async fn delivery(configured: Option<&BrokerConfig>) -> Result<Option<String>, S
 async fn auth(config: &Config) -> Option<Finding> {
     let jwt = config.auth.jwt()?;
     let keys = async {
+        if let Some(recheck) = &jwt.recheck {
+            let client = Client::new(config.http.allow.clone()).map_err(|error| with_causes(&error))?;
+            if let Some(problem) = client.refusal(&recheck.url) {
+                return Err(format!("nobody can be asked about submitters: {problem}"));
+            }
+        }
         let tokens = Tokens::new(jwt.clone()).map_err(|error| with_causes(&error))?;
         let now = clock::now();
         tokens.refresh(now).await;

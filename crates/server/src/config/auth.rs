@@ -7,12 +7,14 @@ use toml::{Table, Value};
 use url::Url;
 
 use super::definitions::json;
+use super::job_types::find_secrets;
 use super::problem::Problems;
 use super::raw;
 use super::reader::Reader;
 use super::secrets::{Given, Secrets};
 use crate::auth::{
-    Algorithm, AuthSettings, ClaimNames, ClaimPath, JwtSettings, Keys, Mode, NamedIdentity, RoleNames,
+    Algorithm, AuthSettings, ClaimNames, ClaimPath, JwtSettings, Keys, Mode, NamedIdentity, RecheckSettings,
+    RoleNames,
 };
 
 /// What `[auth]` may say where nobody is asked for a token.
@@ -90,7 +92,35 @@ fn jwt(raw: raw::Auth, written: &[String], secrets: &Secrets<'_>, reader: &mut R
     ] {
         *setting = given.map_or(*setting, |given| given.0);
     }
+    jwt.recheck = raw.recheck.and_then(|given| recheck(given, secrets, reader));
     jwt
+}
+
+/// Who is asked about submitters; `None` where a problem was noted.
+fn recheck(given: Value, secrets: &Secrets<'_>, reader: &mut Reader<'_>) -> Option<RecheckSettings> {
+    let path = "auth.recheck";
+    let raw: raw::AuthRecheck = inner(path, Some(given), reader);
+    let signed =
+        find_secrets("auth.recheck.secret", raw.secret, raw.secret_file, raw.secret_env, secrets, reader);
+    let Some(raw::Hidden(url)) = raw.url else {
+        // One that is there and no text has been reported.
+        let place = format!("{path}.url");
+        if !reader.problems.iter().any(|problem| problem.path == place || problem.path == path) {
+            reader.problems.add(place, "is missing; write where to ask, such as \"https://host/path\"");
+        }
+        return None;
+    };
+    let mut settings = match Url::parse(url.expose().trim()) {
+        Ok(url) => RecheckSettings::new(url),
+        Err(error) => {
+            reader.problems.add(format!("{path}.url"), format!("is not a URL ({error}); write https://…"));
+            return None;
+        }
+    };
+    settings.secrets = signed;
+    settings.max_age = raw.max_age.map_or(settings.max_age, |given| given.0);
+    settings.timeout = raw.timeout.map_or(settings.timeout, |given| given.0);
+    Some(settings)
 }
 
 /// What tokens are verified with; `None` where a problem was noted.

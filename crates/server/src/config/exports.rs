@@ -123,6 +123,7 @@ pub(super) fn datasets(
             row_security: dataset.row_security,
             role_claim: dataset.role_claim,
             roles: dataset.roles.map(|names| names.0).unwrap_or_default(),
+            unsecured_tables: dataset.unsecured_tables.map(|names| names.0).unwrap_or_default(),
         };
         judge_claims(&path, &scope, auth, reader.problems);
         let retry = match dataset.retry {

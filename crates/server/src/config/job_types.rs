@@ -258,7 +258,7 @@ fn no_such_step(name: &str, steps: &[Written]) -> String {
 }
 
 /// One secret, or two while it is rotated, each in one of the three forms.
-fn find_secrets(
+pub(super) fn find_secrets(
     path: &str,
     text: Option<raw::Hiddens>,
     file: Option<raw::Texts>,

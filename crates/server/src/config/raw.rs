@@ -342,6 +342,7 @@ pub(super) struct Auth {
     pub(super) jwks_cooldown: Option<Span>,
     pub(super) jwks_max_age: Option<Span>,
     pub(super) snapshot_max_age: Option<Span>,
+    pub(super) recheck: Option<toml::Value>,
     pub(super) roles: Option<toml::Value>,
     pub(super) identities: Option<toml::Value>,
 }
@@ -352,6 +353,18 @@ pub(super) struct AuthClaims {
     pub(super) subject: Option<String>,
     pub(super) roles: Option<String>,
     pub(super) department: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AuthRecheck {
+    /// Its query may hold a key.
+    pub(super) url: Option<Hidden>,
+    pub(super) secret: Option<Hiddens>,
+    pub(super) secret_file: Option<Texts>,
+    pub(super) secret_env: Option<Texts>,
+    pub(super) max_age: Option<Span>,
+    pub(super) timeout: Option<Span>,
 }
 
 #[derive(Default, Deserialize)]
@@ -410,6 +423,7 @@ pub(super) struct Dataset {
     pub(super) row_security: bool,
     pub(super) role_claim: Option<String>,
     pub(super) roles: Option<Texts>,
+    pub(super) unsecured_tables: Option<Texts>,
     pub(super) retry: Option<Table>,
     pub(super) timeout: Option<Span>,
 }

@@ -69,7 +69,7 @@ fn retryable(text: impl Into<String>) -> Failed {
     Failed::Retryable(text.into().into())
 }
 
-fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'a str> {
     response.headers().get(name)?.to_str().ok()
 }
 
@@ -90,7 +90,7 @@ async fn read(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, Strin
 }
 
 /// Why there was no answer.
-fn not_answered(url: &Url, error: &reqwest::Error) -> Failed {
+pub(super) fn not_answered(url: &Url, error: &reqwest::Error) -> Failed {
     if let Some(refused) = find::<Refused>(error) {
         return Failed::Fatal(refused.to_string().into());
     }

@@ -4,6 +4,7 @@
 mod address;
 mod allow;
 mod answer;
+mod ask;
 mod call;
 mod client;
 mod dial;
@@ -16,5 +17,6 @@ mod threads;
 mod trace;
 
 pub use self::allow::Allow;
+pub(crate) use self::ask::{Answer, Question};
 pub use self::client::{Client, ClientError};
 pub use self::handler::HttpJob;

@@ -43,6 +43,8 @@ source = "warehouse"
 query = "select * from positions where key = :key and day = :effective_date"
 "#;
 
+/// Looks, 50 milliseconds apart, that take longer than anything here on a slow machine.
+const LOOKS: u32 = 12_000;
 const OLD: &str = "20250215";
 const HEADER_AND_ROW: &[u8] = b"key,day,amount\nABC,2025-02-15,1\n";
 
@@ -59,6 +61,16 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         make_source(&folder.path().join("warehouse.db")).await;
         Self::start_in(folder, 0).await
+    }
+
+    /// Starts on a port on which it can come back: below those that the system hands out, so that nobody has it
+    /// by chance meanwhile.
+    async fn start_to_come_back() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        make_source(&folder.path().join("warehouse.db")).await;
+        let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        let mut ports = std::iter::repeat_with(|| rand::random_range(12_000..32_000));
+        Self::start_in(folder, ports.find(is_free).unwrap()).await
     }
 
     /// Starts with more in the configuration.
@@ -145,7 +157,7 @@ impl Server {
 
     /// Looks at a job until it is so, and settled where it has ended.
     async fn until(&self, path: &str, so: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..600 {
+        for _ in 0..LOOKS {
             let job = self.json(path).await;
             let ended = ["COMPLETED", "FAILED", "CANCELLED"].contains(&job["status"].as_str().unwrap());
             if so(&job) && (!ended || !job["completedAt"].is_null()) {

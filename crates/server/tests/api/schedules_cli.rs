@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Server;
 use super::custom::outhaul;
+use super::{LOOKS, Server};
 
 impl Server {
     /// Looks at a trigger until its last firing is through.
     async fn until_fired(&self, path: &str) {
-        for _ in 0..600 {
+        for _ in 0..LOOKS {
             if self.json(path).await["fired"][0]["state"] == "fired" {
                 return;
             }

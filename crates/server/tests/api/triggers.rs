@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{OLD, Server, header, one_file, path_of};
+use super::{LOOKS, OLD, Server, header, one_file, path_of};
 
 const CONFIGURED: &str = r#"
 [triggers.follow]
@@ -23,7 +23,7 @@ fn ship() -> Value {
 impl Server {
     /// The trigger, once it has fired so often.
     async fn fired(&self, path: &str, count: usize) -> Value {
-        for _ in 0..600 {
+        for _ in 0..LOOKS {
             let trigger = self.json(path).await;
             let fired = trigger["fired"].as_array().unwrap();
             if fired.iter().filter(|fire| fire["state"] == "fired").count() == count {
@@ -89,7 +89,7 @@ async fn a_trigger_waits_for_all_and_fires_once() {
     export["labels"] = labels(OLD);
     let export = server.complete(&export).await;
     let waits = async || {
-        for _ in 0..600 {
+        for _ in 0..LOOKS {
             let waiting = server.json("/triggers/ship").await["waiting"].take();
             if !waiting.as_array().unwrap().is_empty() {
                 return waiting;

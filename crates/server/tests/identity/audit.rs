@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::people::{operator, submitter};
-use crate::server::{Server, later, positions};
+use crate::common::{Kind, STEADY, Stack};
+use crate::people::{AUTH, operator, submitter};
+use crate::server::{At, Server, later, people, positions};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_trail_says_who_did_what() {
@@ -110,5 +111,97 @@ async fn where_nobody_is_known_nothing_is_recorded_and_everything_allowed() {
         .recorded("select coalesce(identity, 'none') || scope || coalesce(department, '') from job")
         .await;
     assert_eq!(kept, "none");
+    server.stop().await;
+}
+
+/// What is said of downloads, the first first.
+async fn downloads(olga: &At<'_>) -> Vec<String> {
+    let rows = olga.items("/audit?act=download").await;
+    rows.iter().rev().map(|row| row["detail"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_hands_out_no_bytes_is_no_download_and_every_part_is_one() {
+    let server = Server::start("").await;
+    let (ann, olga) = (server.at(submitter("ann")), server.at(operator()));
+    let job = ann.complete(&positions()).await;
+    let file = ann.file(&job).await;
+    let (url, path) = (file["url"].as_str().unwrap(), file["path"].as_str().unwrap());
+    let bytes = file["bytes"].as_u64().unwrap();
+    let head = ann.act("HEAD", url).await;
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.header("content-length"), Some(bytes.to_string().as_str()));
+    assert_eq!(head.header("accept-ranges"), Some("bytes"));
+    let tag = head.header("etag").unwrap().to_owned();
+    assert_eq!(tag, format!("\"{}\"", file["sha256"].as_str().unwrap()));
+    let with = async |name: &str, value: &str| {
+        let call =
+            server.http.get(format!("{}{url}", server.base)).bearer_auth(&ann.token).header(name, value);
+        let answer = call.send().await.unwrap();
+        (answer.status().as_u16(), answer.bytes().await.unwrap().len() as u64)
+    };
+    assert_eq!(with("if-none-match", &tag).await, (304, 0));
+    assert_eq!(with("range", &format!("bytes={bytes}-")).await.0, 416);
+    assert!(downloads(&olga).await.is_empty(), "nothing was handed out");
+    // One byte less than the whole is as good as the whole.
+    assert_eq!(with("range", "bytes=1-").await, (206, bytes - 1));
+    assert_eq!(with("range", "bytes=0-0").await, (206, 1));
+    assert_eq!(ann.get(url).await.status, 200);
+    let last = bytes - 1;
+    let said = [
+        format!("{path} (bytes 1-{last} of {bytes})"),
+        format!("{path} (bytes 0-0 of {bytes})"),
+        path.to_owned(),
+    ];
+    assert_eq!(downloads(&olga).await, said);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_at_a_file_in_an_object_store_gives_no_link() {
+    let config = format!(
+        "{STEADY}{AUTH}\n[sources.warehouse]\nurl = \"{{postgres}}\"\n\n[datasets.positions]\ndefault = true\n\
+         source = \"warehouse\"\nquery = \"select :key::text as key, :effective_date::date as day\"\n"
+    );
+    let stack = Stack::new(Kind::PostgresS3, &config).await;
+    let process = stack.serve("server", "api,worker,scheduler").await;
+    let server = Server::of(&process.base);
+    let (ann, olga) = (server.at(submitter("ann")), server.at(operator()));
+    let job = ann.complete(&positions()).await;
+    let file = ann.file(&job).await;
+    let url = file["url"].as_str().unwrap();
+    let head = ann.act("HEAD", url).await;
+    assert_eq!((head.status, head.header("location")), (200, None));
+    assert_eq!(head.header("content-length"), Some(file["bytes"].to_string().as_str()));
+    assert!(downloads(&olga).await.is_empty());
+    let got = ann.get(url).await;
+    assert_eq!(got.status, 307);
+    assert!(got.header("location").is_some());
+    assert_eq!(downloads(&olga).await, [file["path"].as_str().unwrap()]);
+    stack.remove(file["path"].as_str().unwrap());
+    assert_eq!((ann.act("HEAD", url).await.status, ann.get(url).await.status), (404, 404));
+    assert_eq!(downloads(&olga).await.len(), 1, "what is not there is not downloaded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_recorded_does_not_run() {
+    let server = Server::start_on_postgres("").await;
+    let (ann, olga) = (server.at(submitter("ann").county("Kent")), server.at(operator()));
+    server.engine("alter table audit add constraint none_verified check (act <> 'verified')").await;
+    let job = ann.submit(&people()).await;
+    let failed = ann.until(&job, "FAILED").await;
+    assert!(
+        failed["errorMessage"].as_str().unwrap().contains("the database refused a statement"),
+        "{failed}"
+    );
+    assert!(ann.items(&format!("{job}/files")).await.is_empty());
+    server.engine("alter table audit drop constraint none_verified").await;
+    assert_eq!(olga.act("POST", &format!("{job}/retry")).await.status, 202);
+    ann.until(&job, "COMPLETED").await;
+    let verified = olga.items("/audit?act=verified").await;
+    assert_eq!(
+        (verified.len(), &verified[0]["actor"], &verified[0]["detail"]),
+        (1, &json!("ann"), &json!("snapshot"))
+    );
     server.stop().await;
 }

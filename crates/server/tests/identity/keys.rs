@@ -2,7 +2,6 @@
 //! refused, and a server that is down changes nothing for a while.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use aws_lc_rs::encoding::{AsDer as _, Pkcs8V1Der};
 use aws_lc_rs::rsa::{KeyPair, KeySize};
@@ -14,7 +13,9 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use outhaul_core::clock;
 use outhaul_server::auth::{JwtSettings, Keys, issue};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
+use crate::common::{PATIENCE, eventually};
 use crate::people::{AUDIENCE, ISSUER, submitter};
 use crate::server::Server;
 
@@ -59,8 +60,12 @@ async fn keys_are_taken_and_refused_as_the_issuer_publishes_them() {
         let keys = keys.lock().unwrap().clone();
         async move { axum::Json(json!({ "keys": keys })) }
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
+    // Once more, for when the issuer is gone.
+    let port = listener.try_clone().unwrap();
+    let listener = TcpListener::from_std(listener).unwrap();
     let app = Router::new().route("/jwks", get(answer));
     let issuer = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
     let server = Server::start_with_auth(&format!(
@@ -70,13 +75,9 @@ async fn keys_are_taken_and_refused_as_the_issuer_publishes_them() {
     .await;
     let asked = async |pair: &Pair| server.call(Some(&pair.token()), "GET", "/jobs", None).await.status;
     let until = async |pair: &Pair, status: u16| {
-        for _ in 0..600 {
-            if asked(pair).await == status {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{} is not {status}", pair.kid);
+        let what = format!("{} is {status}", pair.kid);
+        let answered = eventually(&what, || async { asked(pair).await == status });
+        answered.await.unwrap_or_else(|error| panic!("{error}"));
     };
     until(&old, 200).await;
     assert_eq!(server.call(None, "GET", "/readyz", None).await.status, 200);
@@ -88,8 +89,12 @@ async fn keys_are_taken_and_refused_as_the_issuer_publishes_them() {
     until(&old, 401).await;
     issuer.abort();
     let _ = issuer.await;
-    // Down for longer than a refresh: what is known goes on.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    // Down: whoever asks is cut off. Who asks a second time has been refused once, and what is known goes on.
+    let down = TcpListener::from_std(port).unwrap();
+    for _ in 0..2 {
+        let asked = tokio::time::timeout(PATIENCE, down.accept()).await.expect("somebody asks for keys");
+        drop(asked.unwrap());
+    }
     assert_eq!(asked(&new).await, 200);
     assert_eq!(server.call(None, "GET", "/readyz", None).await.status, 200);
     server.stop().await;
@@ -97,7 +102,10 @@ async fn keys_are_taken_and_refused_as_the_issuer_publishes_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_keys_nobody_is_let_in_and_the_server_is_not_ready() {
-    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // Nothing listens there, and nobody else can, for the port is taken.
+    let taken = tokio::net::TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = taken.local_addr().unwrap();
     let server = Server::start_with_auth(&format!(
         "[auth]\nmode = \"jwt\"\nissuer = \"{ISSUER}\"\naudience = \"{AUDIENCE}\"\nkeep = [\"county\"]\n\
          jwks_url = \"http://{nobody}/jwks?key=hunter2\"\n"

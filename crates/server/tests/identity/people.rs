@@ -67,7 +67,12 @@ impl Person {
 
     /// A token of the issuer with the secret.
     pub(crate) fn token(&self) -> String {
+        self.token_for(Duration::from_secs(3600))
+    }
+
+    /// The same, good for so long.
+    pub(crate) fn token_for(&self, ttl: Duration) -> String {
         let settings = JwtSettings::new(ISSUER, vec![AUDIENCE.into()], Keys::Secret(Secret::new(SECRET)));
-        issue(&settings, None, &self.wanted(), clock::now()).unwrap()
+        issue(&settings, None, &Wanted { ttl, ..self.wanted() }, clock::now()).unwrap()
     }
 }

@@ -42,7 +42,7 @@ fn body(path: &str) -> Option<Value> {
         "/jobs" => Some(job),
         "/jobs/{jobId}/priority" => Some(json!({"priority": 9})),
         "/dead-letters/redrive" => Some(json!({"filter": {}})),
-        "/schedules/{name}" => Some(json!({"cron": "@daily", "job": job, "runAs": "nightly"})),
+        "/schedules/{name}" => Some(json!({"cron": "0 0 29 2 *", "job": job, "runAs": "nightly"})),
         "/triggers/{name}" => Some(json!({"after": ["dataset:positions"], "job": job, "runAs": "nightly"})),
         _ => None,
     }

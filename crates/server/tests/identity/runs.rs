@@ -1,13 +1,14 @@
 //! Whose rights a job runs with: its submitter's, whoever redrives it; those of an identity of the configuration,
 //! where nobody is there to ask; and not for ever.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use outhaul_core::clock;
 use outhaul_server::auth::Role;
 use serde_json::{Value, json};
 
+use crate::common::{PATIENCE, eventually};
 use crate::people::{Person, operator, submitter};
 use crate::server::{At, Server, people, positions};
 
@@ -62,11 +63,63 @@ async fn what_was_kept_of_a_token_is_not_used_for_ever() {
     let job = ann.submit(&body).await;
     let failed = ann.until(&job, "FAILED").await;
     assert!(failed["errorMessage"].as_str().unwrap().contains("older than 1s; submit it again"), "{failed}");
+    assert_eq!(decided(&server, &job).await, [json!(["ann", "refused", "snapshot"])]);
     // Rows that depend on nobody are read all the same.
     let mut body = positions();
     body["runAt"] = json!((clock::now() + TimeDelta::seconds(3)).to_rfc3339());
     let job = ann.submit(&body).await;
     ann.until(&job, "COMPLETED").await;
+    assert!(decided(&server, &job).await.is_empty(), "nothing had to be decided");
+    server.stop().await;
+}
+
+/// Who was verified or refused for a job, and what decided.
+async fn decided(server: &Server, job: &str) -> Vec<Value> {
+    let path = format!("/audit?jobId={}", job.trim_start_matches("/jobs/"));
+    let rows = server.at(operator()).items(&path).await;
+    let of = |act: &str| rows.iter().filter(|row| row["act"] == act).cloned().collect::<Vec<Value>>();
+    let said = |row: Value| json!([row["actor"], row["act"], row["detail"]]);
+    of("verified").into_iter().chain(of("refused")).map(said).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_expires_while_its_job_waits_does_not_stop_it() {
+    let strict = crate::people::AUTH.replace("keep =", "leeway = \"0s\"\nkeep =");
+    let server = Server::start_with_auth(&strict).await;
+    let olga = server.at(operator());
+    assert!(olga.act("POST", "/queues/source:warehouse/pause").await.status < 300);
+    // Long enough to be good for one call, also on a busy machine.
+    let token = kent("ann").token_for(Duration::from_secs(15));
+    let submitted = server.call(Some(&token), "POST", "/jobs", Some(&people())).await;
+    assert_eq!(submitted.status, 202, "{}", submitted.json());
+    let job = format!("/jobs/{}", submitted.json()["jobId"].as_str().unwrap());
+    let expired = eventually("the token has expired", || async {
+        server.call(Some(&token), "GET", &job, None).await.status == 401
+    });
+    expired.await.unwrap_or_else(|error| panic!("{error}"));
+    let ann = server.at(kent("ann"));
+    assert_eq!(ann.json(&job).await["status"], "SUBMITTED", "it has waited");
+    assert!(olga.act("POST", "/queues/source:warehouse/resume").await.status < 300);
+    ann.until(&job, "COMPLETED").await;
+    assert_eq!(ann.text(&job).await, KENT);
+    assert_eq!(decided(&server, &job).await, [json!(["ann", "verified", "snapshot"])]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_and_a_county_that_were_taken_away_meanwhile_change_nothing_about_a_job_that_waits() {
+    let server = Server::start("").await;
+    let olga = server.at(operator());
+    assert!(olga.act("POST", "/queues/source:warehouse/pause").await.status < 300);
+    let job = server.at(kent("ann")).submit(&people()).await;
+    // From here on ann is nobody, of another county.
+    let now = server.at(Person { roles: vec![], ..kent("ann") }.county("Essex"));
+    assert_eq!(now.get(&job).await.status, 403);
+    assert_eq!(now.send("POST", "/jobs", &people()).await.status, 403);
+    assert!(olga.act("POST", "/queues/source:warehouse/resume").await.status < 300);
+    olga.until(&job, "COMPLETED").await;
+    assert_eq!(server.at(kent("ann")).text(&job).await, KENT, "the rows of whoever submitted it");
+    assert_eq!(server.at(submitter("ann").county("Essex")).get(&format!("{job}/files")).await.status, 404);
     server.stop().await;
 }
 
@@ -111,14 +164,15 @@ async fn schedules_run_as_identities_of_the_configuration() {
 
 /// The last firing of the trigger `next`, once there are so many.
 async fn fired(olga: &At<'_>, firings: usize) -> Value {
-    for _ in 0..1200 {
+    let start = Instant::now();
+    loop {
         let fired = olga.json("/triggers/next").await["fired"].as_array().unwrap().clone();
         if fired.len() >= firings && fired[0]["state"] != "due" {
             return fired[0].clone();
         }
+        assert!(start.elapsed() < PATIENCE, "it did not fire: {fired:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("it did not fire");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outhaul::core::retry::{Backoff, RetryPolicy};
 use outhaul::{Context, Job, JobError, JobOptions, Registry};
@@ -12,9 +12,10 @@ use outhaul_server::serve::{self, Running};
 use outhaul_testkit::test_db::TestDb;
 use reqwest::{Client, Method, Response};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 
+use crate::common::PATIENCE;
 use crate::people::{AUTH, Person};
 
 pub(crate) const DAY: &str = "20250215";
@@ -151,6 +152,13 @@ impl Server {
         Self { running: Some(running), base, http, folder, database }
     }
 
+    /// A server that runs elsewhere.
+    pub(crate) fn of(base: &str) -> Self {
+        let http = Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self { running: None, base: base.to_owned(), http, folder, database: None }
+    }
+
     pub(crate) async fn stop(mut self) {
         self.running.take().unwrap().stop().await;
     }
@@ -169,6 +177,17 @@ impl Server {
     /// Runs statements on the source.
     pub(crate) async fn source(&self, sql: &str) {
         on(&self.folder.path().join("warehouse.db"), sql).await;
+    }
+
+    /// Where the engine's own tables are; for servers on PostgreSQL.
+    pub(crate) fn engine_url(&self) -> &str {
+        self.database.as_ref().unwrap().url()
+    }
+
+    /// Runs statements on the engine's own tables; for servers on PostgreSQL.
+    pub(crate) async fn engine(&self, sql: &'static str) {
+        let mut db = PgConnection::connect(self.engine_url()).await.unwrap();
+        sqlx::raw_sql(sql).execute(&mut db).await.unwrap();
     }
 
     /// One text of the engine's own tables; for servers on SQLite.
@@ -239,14 +258,15 @@ impl At<'_> {
 
     /// Looks at a job until it has ended so.
     pub(crate) async fn until(&self, job: &str, status: &str) -> Value {
-        for _ in 0..1200 {
+        let start = Instant::now();
+        loop {
             let now = self.json(job).await;
             if now["status"] == status && !now["completedAt"].is_null() {
                 return now;
             }
+            assert!(start.elapsed() < PATIENCE, "not {status}: {now}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("not {status}: {}", self.json(job).await);
     }
 
     /// Submits and waits until it has completed.

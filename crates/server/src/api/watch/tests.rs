@@ -291,7 +291,7 @@ async fn many_jobs_are_asked_for_in_batches_and_there_is_an_end_to_them() {
     let jobs: Vec<Job> =
         (0..600).map(|n| Job { job_id: JobId::new(half_done().created_at, n), ..half_done() }).collect();
     let mut clients: Vec<Watcher> = jobs.iter().map(|job| world.follow(job)).collect();
-    assert!(world.watch.place(ANONYMOUS).is_none(), "there is room for so many and no more");
+    assert_eq!(world.watch.place(ANONYMOUS).err(), Some(Full::All), "there is room for so many and no more");
     for (job, client) in jobs.iter().zip(&mut clients) {
         client.next().await.unwrap();
         world.set(&done(job, 3));
@@ -302,7 +302,7 @@ async fn many_jobs_are_asked_for_in_batches_and_there_is_an_end_to_them() {
         assert_eq!(done_of(waiting(client).await), 3);
     }
     clients.pop();
-    assert!(world.watch.place(ANONYMOUS).is_some());
+    assert!(world.watch.place(ANONYMOUS).is_ok());
 }
 
 #[tokio::test]
@@ -323,10 +323,14 @@ async fn the_poller_looks_by_itself_and_stops_with_all_streams_when_told_to() {
 fn no_caller_takes_the_places_of_all() {
     let world = World::new();
     let mut places: Vec<Place> = (0..MOST_OF_ONE).map(|_| world.watch.place("mallory").unwrap()).collect();
-    assert!(world.watch.place("mallory").is_none(), "so many are one caller's, and no more");
-    assert!(world.watch.place("ann").is_some());
+    assert_eq!(
+        world.watch.place("mallory").err(),
+        Some(Full::Callers),
+        "so many are one caller's, and no more"
+    );
+    assert!(world.watch.place("ann").is_ok());
     places.pop();
-    assert!(world.watch.place("mallory").is_some(), "a place that is left is free");
+    assert!(world.watch.place("mallory").is_ok(), "a place that is left is free");
     drop(places);
     assert!(world.watch.0.taken.lock().unwrap().is_empty(), "nobody is remembered");
 }

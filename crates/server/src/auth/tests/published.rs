@@ -88,8 +88,8 @@ async fn random_names_make_no_flood() {
         assert_eq!(caller.await.unwrap(), Err(Why::UnknownKey));
     }
     assert_eq!(server.asked(), 2);
-    // Within the cooldown nobody asks again, after it one does.
-    for (seconds, asked) in [(1, 2), (COOLDOWN - 1, 2), (COOLDOWN, 3), (COOLDOWN + 1, 3), (2 * COOLDOWN, 4)] {
+    // Within the cooldown, which counts from the end of a fetch, nobody asks again; after it one does.
+    for (seconds, asked) in [(1, 2), (COOLDOWN, 2), (2 * COOLDOWN, 3), (3 * COOLDOWN, 3), (4 * COOLDOWN, 4)] {
         for i in 0..3 {
             let judged = judged_at(&tokens, &token(p256(), &format!("{seconds}-{i}")), NOW + seconds).await;
             assert_eq!(judged, Err(Why::UnknownKey));
@@ -137,6 +137,47 @@ async fn whoever_comes_during_a_fetch_gets_its_fruit() {
         assert!(asked.await.unwrap().is_ok());
     }
     assert_eq!(server.asked(), 2);
+}
+
+#[tokio::test]
+async fn whoever_waited_for_a_fetch_that_failed_asks_for_no_other() {
+    let (server, tokens) = loaded(json!([rsa().jwk("a")])).await;
+    server.reply(500, "");
+    let held = server.hold().await;
+    let unknown = token(p256(), "unknown");
+    let mut first = Box::pin(judged(&tokens, &unknown));
+    tokio::select! {
+        early = &mut first => panic!("{early:?}"),
+        () = server.until_asked(2) => {}
+    }
+    // Each comes when the cooldown of the one before would be over.
+    let late = |i: i64| judged_at(&tokens, &unknown, NOW + 2 * i * COOLDOWN);
+    let mut others: Vec<_> = (1..=10).map(|i| Box::pin(late(i))).collect();
+    for other in &mut others {
+        assert!(futures::poll!(other.as_mut()).is_pending(), "waits for the fetch under way");
+    }
+    drop(held);
+    assert_eq!(first.await, Err(Why::UnknownKey));
+    for other in others {
+        assert_eq!(other.await, Err(Why::UnknownKey));
+    }
+    assert_eq!(server.asked(), 2, "one fetch answered them all");
+}
+
+#[tokio::test]
+async fn keys_that_share_a_name_are_all_tried() {
+    let (_server, tokens) = loaded(json!([rsa().jwk("a"), other_rsa().jwk("a"), p256().jwk("a")])).await;
+    for pair in [rsa(), other_rsa(), p256()] {
+        assert!(judged(&tokens, &token(pair, "a")).await.is_ok());
+    }
+    let expired = by(other_rsa(), json!({"kid": "a"}), &claims(json!({"exp": NOW - 300})));
+    assert_eq!(judged(&tokens, &expired).await, Err(Why::Expired));
+    let foreign = by(other_rsa(), json!({"kid": "a"}), &claims(json!({"iss": "https://other.example.com/"})));
+    assert_eq!(judged(&tokens, &foreign).await, Err(Why::Issuer), "what is wrong, not which key it was not");
+    let mut forged = token(rsa(), "a");
+    forged.truncate(forged.rfind('.').unwrap() + 1);
+    forged.push_str(&part([7; 256]));
+    assert_eq!(judged(&tokens, &forged).await, Err(Why::Signature));
 }
 
 #[tokio::test]
@@ -193,8 +234,8 @@ async fn keys_that_never_came_are_no_fault_of_the_token() {
     // What no key could make good needs none.
     assert_eq!(tokens.verify("a.b.c", at(NOW)).await, Err(Refusal::Token(Why::Malformed)));
     server.show(json!([rsa().jwk("a")]));
-    assert!(judged_at(&tokens, &token(rsa(), "a"), NOW + COOLDOWN).await.is_ok());
-    assert_eq!(tokens.ready(at(NOW + COOLDOWN)), Ok(()));
+    assert!(judged_at(&tokens, &token(rsa(), "a"), NOW + 2 * COOLDOWN).await.is_ok());
+    assert_eq!(tokens.ready(at(NOW + 2 * COOLDOWN)), Ok(()));
 }
 
 #[tokio::test]

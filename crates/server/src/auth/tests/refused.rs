@@ -160,7 +160,18 @@ async fn issuer_and_audience_must_be_ours() {
 #[tokio::test]
 async fn subjects_are_names_and_never_ours() {
     let long = "x".repeat(256);
-    for subject in ["", "a\nb", "a\0b", "\u{7f}", &long, "anonymous", "identity:nightly", "identity:"] {
+    for subject in [
+        "",
+        " ",
+        " \u{a0}\u{3000}",
+        "a\nb",
+        "a\0b",
+        "\u{7f}",
+        &long,
+        "anonymous",
+        "identity:nightly",
+        "identity:",
+    ] {
         assert_eq!(with(json!({"sub": subject})).await, Err(Why::Subject), "{subject:?}");
     }
     for subject in [json!(5), json!(["ann"]), json!({"name": "ann"}), json!(true)] {
@@ -179,7 +190,7 @@ async fn departments_are_names_or_nothing() {
     }
     let sales = with(json!({"department": "sales"})).await.unwrap();
     assert_eq!(sales.identity.department.as_deref(), Some("sales"));
-    for department in [json!(5), json!(["sales"]), json!("a\0"), json!("x".repeat(256))] {
+    for department in [json!(5), json!(["sales"]), json!("  "), json!("a\0"), json!("x".repeat(256))] {
         assert_eq!(with(json!({"department": department})).await, Err(Why::Department));
     }
 }

@@ -195,6 +195,64 @@ fn every_problem_is_listed_at_once() {
 }
 
 #[test]
+fn somebody_can_be_asked_about_submitters() {
+    assert!(load(&jwt("")).unwrap().auth.jwt().unwrap().recheck.is_none());
+    let little = load(&jwt("[auth.recheck]\nurl = \"https://id.example.com/still\"")).unwrap();
+    let little = little.auth.jwt().unwrap().recheck.clone().unwrap();
+    assert_eq!((little.max_age.as_secs(), little.timeout.as_secs(), little.secrets.len()), (60, 5, 0));
+
+    let all = "[auth.recheck]\nurl = \"http://127.0.0.1:9000/still?key=hunter2\"\nsecret = [\"hunter2\", \"whsec_aGk=\"]\n\
+               max_age = 0\ntimeout = \"30s\"";
+    let config = load(&jwt(all)).unwrap();
+    let recheck = config.auth.jwt().unwrap().recheck.clone().unwrap();
+    assert_eq!((recheck.max_age.as_secs(), recheck.timeout.as_secs(), recheck.secrets.len()), (0, 30, 2));
+    assert_eq!(recheck.url.query(), Some("key=hunter2"));
+    assert!(!format!("{config:?}").contains("hunter2"));
+
+    let variables = [
+        ("ID_SECRET", SECRET),
+        ("OUTHAUL__AUTH__RECHECK__URL", "https://id.example.com/still"),
+        ("OUTHAUL__AUTH__RECHECK__SECRET_ENV", "ID_SECRET"),
+    ];
+    let config = load_in(Path::new("/"), &jwt(""), variables).unwrap();
+    assert_eq!(config.auth.jwt().unwrap().recheck.clone().unwrap().secrets[0].expose(), SECRET);
+}
+
+#[test]
+fn mistakes_about_who_is_asked_are_all_said() {
+    let url = "url = \"https://id.example.com/still\"";
+    for (section, expected) in [
+        ("", vec!["auth.recheck.url"]),
+        ("url = 5", vec!["auth.recheck.url"]),
+        ("url = \"hunter2\"", vec!["auth.recheck.url"]),
+        ("url = \"http://id.example.com/hunter2\"", vec!["auth.recheck.url"]),
+        ("url = \"http://10.0.0.1/hunter2\"", vec!["auth.recheck.url"]),
+        ("url = \"https://ann:hunter2@id.example.com/\"", vec!["auth.recheck.url"]),
+        ("url = \"https://id.example.com/#hunter2\"", vec!["auth.recheck.url"]),
+        ("url = \"ftp://id.example.com/hunter2\"", vec!["auth.recheck.url"]),
+        ("max_age = \"2h\"\ntimeout = \"0s\"", vec!["auth.recheck.url"]),
+        (
+            "{url}\nmax_age = \"61m\"\ntimeout = \"61s\"\nretries = 5",
+            vec!["auth.recheck.max_age", "auth.recheck.retries", "auth.recheck.timeout"],
+        ),
+        ("{url}\ntimeout = \"0s\"", vec!["auth.recheck.timeout"]),
+        ("{url}\nsecret = \"\"", vec!["auth.recheck.secret"]),
+        ("{url}\nsecret = \"whsec_hunter2!\"", vec!["auth.recheck.secret"]),
+        ("{url}\nsecret = [\"hunter2\", \"b\", \"c\"]", vec!["auth.recheck.secret"]),
+        ("{url}\nsecret = \"hunter2\"\nsecret_env = \"ID_SECRET\"", vec!["auth.recheck.secret"]),
+        ("{url}\nsecret_env = \"NOT_SET\"", vec!["auth.recheck.secret_env"]),
+        ("{url}\nsecret_file = \"gone\"", vec!["auth.recheck.secret_file"]),
+    ] {
+        let text = jwt(&format!("[auth.recheck]\n{}", section.replace("{url}", url)));
+        assert_eq!(paths(&text), expected, "{section}: {:?}", problems(&text));
+        problems(&text);
+    }
+    assert_eq!(paths(&jwt("recheck = 5")), ["auth.recheck"]);
+    let without_tokens = format!("[auth]\nmode = \"none\"\n[auth.recheck]\n{url}\n");
+    assert_eq!(paths(&without_tokens), ["auth.recheck"], "nobody is asked where nobody is known");
+}
+
+#[test]
 fn there_is_exactly_one_key() {
     let without = jwt("").replace("secret_env = \"ID_SECRET\"", "");
     let said = problems(&without);
@@ -251,7 +309,7 @@ fn rows_depend_on_what_is_kept() {
         }
     );
     let secured = "source = \"pg\"\nrow_scope = \"county\"\nrow_security = true\nrole_claim = \"db_role\"\n\
-        roles = [\"kent\", \"a,b\"]\nquery = \"select 1\"";
+        roles = [\"kent\", \"a,b\"]\nunsecured_tables = [\"public.lookup\"]\nquery = \"select 1\"";
     assert_eq!(
         scope(secured),
         ScopeSettings {
@@ -259,6 +317,7 @@ fn rows_depend_on_what_is_kept() {
             row_security: true,
             role_claim: Some("db_role".into()),
             roles: vec!["kent".into(), "a,b".into()],
+            unsecured_tables: vec!["public.lookup".into()],
         }
     );
 }
@@ -309,6 +368,11 @@ fn a_filter_that_could_not_work_is_refused() {
             &kept,
             "query = \"select 1\"\nsource = \"pg\"\nroles = [\"x\"]".into(),
             "datasets.one: roles needs role_claim",
+        ),
+        (
+            &kept,
+            "query = \"select 1\"\nsource = \"pg\"\nunsecured_tables = [\"public.lookup\"]".into(),
+            "datasets.one: unsecured_tables needs row_security = true",
         ),
     ] {
         let said = problems(&datasets(auth, &dataset));

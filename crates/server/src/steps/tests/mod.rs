@@ -1,5 +1,6 @@
 //! Calls and whole jobs against real sockets: receivers that answer, lie, hang, redirect and never end.
 
+mod ask;
 mod calls;
 mod jobs;
 

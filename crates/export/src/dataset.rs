@@ -258,16 +258,26 @@ mod tests {
         let mut wrong = dataset("wrong", true);
         wrong.query.rows = "select :account".into();
         wrong.query.count = Some("select count(*) from t where k = :kee".into());
+        let mut open = dataset("open", false);
+        open.query.rows = "select 1 where 'x' = :claims.\"https://ex.com/county".into();
         let mut loose = dataset("loose", false);
         loose.query.rows = "select :claims.county".into();
-        let all =
-            [loose, lost, wrong, dataset("reports", false), dataset("Trades", false), dataset("1st", false)];
+        let all = [
+            loose,
+            lost,
+            wrong,
+            open,
+            dataset("reports", false),
+            dataset("Trades", false),
+            dataset("1st", false),
+        ];
         let ExportsError(problems) = Exports::new(&settings(all)).unwrap_err();
         let text = problems.join("\n");
         for part in [
             "`lost`: there is no source `nowhere`",
             "`wrong`: its query unknown placeholder `:account`",
             "`wrong`: its count_query unknown placeholder `:kee`",
+            "`open`: its query has a quoted claim (`:claims.\"NAME\"`) that does not end",
             "`reports`: this name is reserved",
             "`Trades`: its name must",
             "`1st`: its name must",
@@ -276,7 +286,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(problems.len(), 8);
+        assert_eq!(problems.len(), 9);
     }
 
     #[test]

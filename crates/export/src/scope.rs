@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::settings::ScopeSettings;
 use crate::source::Dialect;
-use crate::source::params::Template;
+use crate::source::params::{Template, claim_placeholder};
 
 /// PostgreSQL cuts longer names, and a cut name could be another role's.
 const MAX_ROLE_BYTES: usize = 63;
@@ -67,11 +67,13 @@ impl RowScope {
         claims.extend(role.as_ref().map(|role| role.claim.clone()));
         for (which, template) in queries {
             for name in template.claims().iter().filter(|name| !claims.contains(*name)) {
-                problems.push(format!("its {which} uses `:claims.{name}`, but row_scope does not name it"));
+                let asked = claim_placeholder(name);
+                problems.push(format!("its {which} uses `{asked}`, but row_scope does not name it"));
             }
             for name in filtered.iter().filter(|name| !template.claims().contains(name)) {
+                let asked = claim_placeholder(name);
                 problems.push(format!(
-                    "its {which} does not use `:claims.{name}`, so that row_scope promises a filter that is not there"
+                    "its {which} does not use `{asked}`, so that row_scope promises a filter that is not there"
                 ));
             }
         }
@@ -190,6 +192,18 @@ mod tests {
             ),
             (scope(&["county", "county"]), "select :claims.county", "names claim `county` twice"),
             (scope(&[" "]), "select 1", "a claim without a name"),
+            // Whoever forgets the quotes sees how it is written.
+            (scope(&["home-county"]), "select :claims.home-county", "uses `:claims.home`, but row_scope"),
+            (
+                scope(&["home-county"]),
+                "select :claims.home-county",
+                "does not use `:claims.\"home-county\"`, so that",
+            ),
+            (
+                scope(&["a"]),
+                "select :claims.a, :claims.\"https://ex.com/a\"",
+                "uses `:claims.\"https://ex.com/a\"`, but row_scope does not",
+            ),
         ] {
             let problems = check(&settings, Dialect::Postgres, query).unwrap_err();
             assert!(problems.contains(problem), "{problem} in {problems}");

@@ -15,7 +15,7 @@ pub enum Dialect {
 pub(super) enum Token {
     /// White space and comments.
     Blank,
-    /// `:name`, or `:claims.name`.
+    /// `:name`, `:claims.name` or `:claims."name"`.
     Placeholder,
     /// A placeholder in a form that only a driver could fill in.
     ForeignPlaceholder,
@@ -54,7 +54,7 @@ pub(super) fn token(sql: &[u8], at: usize, dialect: Dialect) -> Result<(Token, u
         b'?' if !postgres => Ok((Token::ForeignPlaceholder, at + 1)),
         b'$' | b'@' if !postgres => Ok((Token::ForeignPlaceholder, at + 1 + run(&sql[at + 1..], is_word))),
         b':' if matches!(next, Some(b':' | b'=')) => other(at + 2),
-        b':' if next.is_some_and(is_word_start) => Ok((Token::Placeholder, placeholder(sql, at))),
+        b':' if next.is_some_and(is_word_start) => Ok((Token::Placeholder, placeholder(sql, at)?)),
         b';' => Ok((Token::Semicolon, at + 1)),
         b'(' => Ok((Token::Open, at + 1)),
         b')' => Ok((Token::Close, at + 1)),
@@ -80,16 +80,20 @@ fn run(sql: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
     sql.iter().position(|&byte| !belongs(byte)).unwrap_or(sql.len())
 }
 
-/// The end of a placeholder. After `:claims` its name goes on over dots; nothing else has parts.
-fn placeholder(sql: &[u8], at: usize) -> usize {
+/// The end of a placeholder. After `:claims` its name is quoted whole, or goes on over dots; nothing else has
+/// parts.
+fn placeholder(sql: &[u8], at: usize) -> Result<usize, Unterminated> {
     let word = |from: usize| from + run(&sql[from..], is_word);
     let mut end = word(at + 1);
     if &sql[at + 1..end] == b"claims" {
+        if sql[end..].starts_with(b".\"") {
+            return quoted(sql, end + 1, b'"', "quoted claim (`:claims.\"NAME\"`)");
+        }
         while sql.get(end) == Some(&b'.') && sql.get(end + 1).copied().is_some_and(is_word_start) {
             end = word(end + 1);
         }
     }
-    end
+    Ok(end)
 }
 
 /// The end of the first `needle` from `from` on.

@@ -102,11 +102,16 @@ async fn look_as(
     let assumed = Assumed { role, claims: "{}".to_owned(), unsecured };
     let acting = assume(connection, &assumed).await?;
     let mut found = Found::default();
-    if acting.bypasses {
-        let name = &acting.name;
-        found.problems.push(format!(
-            "its queries run as `{name}`, to whom row-level security is nothing (a superuser, or BYPASSRLS); sign in as another user, or name roles without these rights"
-        ));
+    if let Some(name) = &acting.unbound {
+        found.problems.push(if *name == acting.name {
+            format!(
+                "its queries run as `{name}`, to whom row-level security is nothing (a superuser, or BYPASSRLS); sign in as another user, or name roles without these rights"
+            )
+        } else {
+            format!(
+                "its source signs in as `{name}`, to whom row-level security is nothing (a superuser, or BYPASSRLS) and to whom a query can return from its role; sign in as another user, one that was granted the roles"
+            )
+        });
         return Ok(found);
     }
     if let Some(template) = &dataset.count {

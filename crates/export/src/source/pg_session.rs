@@ -24,10 +24,10 @@ const KEEP_IDLE: Duration = Duration::from_secs(30);
 const MAX_NAME_BYTES: usize = 63;
 
 /// Ends sessions of this name other than our own: whoever held the slot before is no longer its holder.
-/// Before version 14 the function takes no time to wait.
-const EVICT: &str = "select pg_terminate_backend(pid, 5000) from pg_stat_activity \
+/// Says of each whether it ended, and whether it did anything. Before version 14 the function takes no time to wait.
+const EVICT: &str = "select pg_terminate_backend(pid, 5000), state is distinct from 'idle' from pg_stat_activity \
     where application_name = $1 and usename = current_user and pid <> pg_backend_pid()";
-const EVICT_BEFORE_14: &str = "select pg_terminate_backend(pid) from pg_stat_activity \
+const EVICT_BEFORE_14: &str = "select pg_terminate_backend(pid), state is distinct from 'idle' from pg_stat_activity \
     where application_name = $1 and usename = current_user and pid <> pg_backend_pid()";
 
 /// Ends one backend; its start tells it from a later one with the same pid.
@@ -187,16 +187,20 @@ pub(super) async fn answer<T>(statement: impl Future<Output = sqlx::Result<T>>) 
 /// Ends namesakes until none is left. A `false` means that one would not end, or had just gone.
 async fn evict(connection: &mut PgConnection, name: &str, waits: bool) -> sqlx::Result<()> {
     for _ in 0..3 {
-        let query = sqlx::query_scalar::<_, bool>(if waits { EVICT } else { EVICT_BEFORE_14 });
+        let query = sqlx::query_as::<_, (bool, bool)>(if waits { EVICT } else { EVICT_BEFORE_14 });
         let ended = query.persistent(false).bind(name).fetch_all(&mut *connection).await?;
-        if !ended.is_empty() {
+        let busy = ended.iter().filter(|(_, busy)| *busy).count();
+        if busy > 0 {
             tracing::warn!(
                 slot = name,
-                count = ended.len(),
-                "ended sessions that an earlier holder of slot {name} left"
+                count = busy,
+                "ended sessions that an earlier holder of slot {name} left at work"
             );
+        } else if !ended.is_empty() {
+            // It keeps its connection for a while after it gave the slot back.
+            tracing::debug!(slot = name, "ended the idle session of an earlier holder of slot {name}");
         }
-        if ended.into_iter().all(|ended| ended) {
+        if ended.into_iter().all(|(ended, _)| ended) {
             return Ok(());
         }
     }

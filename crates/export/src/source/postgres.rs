@@ -138,7 +138,12 @@ impl Source for PostgresSource {
         for role in roles {
             match pg_row_security::look(&self.sessions, dataset, security, role, &failed).await {
                 Ok(mut found) => {
-                    problems.extend(std::mem::take(&mut found.problems).into_iter().map(|said| (said, true)));
+                    for said in std::mem::take(&mut found.problems) {
+                        // What is wrong with whoever signs in is wrong for all roles, and said once.
+                        if !problems.contains(&(said.clone(), true)) {
+                            problems.push((said, true));
+                        }
+                    }
                     seen.push(found);
                 }
                 Err(failed) => {
@@ -173,8 +178,8 @@ impl PostgresSource {
         };
         // Looked at before the dataset is first used, too; but rights can be given, and row-level security
         // taken away, while a worker runs.
-        if acting.bypasses {
-            let cause = format!("row-level security is nothing to `{}`", acting.name);
+        if let Some(name) = &acting.unbound {
+            let cause = format!("row-level security is nothing to `{name}`");
             return Err(does_not_fit(query.dataset, &self.name, &cause).into());
         }
         let problems = tokio::select! {

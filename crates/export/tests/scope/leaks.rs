@@ -1,5 +1,7 @@
 //! Whatever becomes of one caller's export, the next on the same slot is somebody else.
 
+use std::time::Duration;
+
 use futures::FutureExt as _;
 use outhaul::Failed;
 use outhaul_export::Dataset;
@@ -91,6 +93,33 @@ async fn rights_that_are_given_while_a_worker_runs_are_noticed() {
         panic!("everything was shown")
     };
     assert!(cause.text.contains("row-level security is nothing to"), "{cause}");
+}
+
+#[tokio::test]
+async fn rights_that_are_given_to_whoever_signs_in_are_noticed_under_every_role() {
+    let mut stage = stage().await;
+    stage.run("create role {p}north; grant {p}north to {p}reader; grant select on t to {p}north").await;
+    let source = stage.source(Some("reader"));
+    let role = format!("{}north", stage.prefix);
+    let scope = ScopeSettings {
+        role_claim: Some("db_role".into()),
+        roles: vec![role.clone()],
+        ..secured(&["county"])
+    };
+    let good = dataset("select n from t order by n", scope);
+    let kent = rights_of(&good, &[("county", json!("kent")), ("db_role", json!(role))]);
+    assert_eq!(source.check_row_security(&good).await, []);
+    for (given, taken) in [("bypassrls", "nobypassrls"), ("superuser", "nosuperuser")] {
+        assert_eq!(export(&*source, &good, "k", kent.as_ref()).await, Ok(csv([0, 2, 4, 6, 8])));
+        stage.run(&format!("alter role {{p}}reader {given}")).await;
+        let Err(Failed::Fatal(cause)) = export(&*source, &good, "k", kent.as_ref()).await else {
+            panic!("a {given} may read")
+        };
+        let said = format!("row-level security is nothing to `{}reader`", stage.prefix);
+        assert!(cause.text.contains(&said), "{cause}");
+        stage.run(&format!("alter role {{p}}reader {taken}")).await;
+    }
+    assert_eq!(export(&*source, &good, "k", kent.as_ref()).await, Ok(csv([0, 2, 4, 6, 8])));
 }
 
 /// Exports as kent, and says why it failed.
@@ -233,8 +262,12 @@ async fn row_security_cannot_be_taken_away_between_the_look_and_the_rows() {
     let change = async {
         let counts = "select count(*) from pg_stat_activity \
                       where application_name = $1 and datname = current_database() and wait_event = 'PgSleep'";
+        let mut looks = 0;
         while sqlx::query_scalar::<_, i64>(counts).bind(SLOT).fetch_one(&mut stage.admin).await.unwrap() == 0
         {
+            looks += 1;
+            assert!(looks < 10_000, "the count never began");
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let change = "set lock_timeout = '200ms'; alter table t disable row level security";
         sqlx::raw_sql(change).execute(&mut stage.admin).await.unwrap_err()

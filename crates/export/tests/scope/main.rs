@@ -10,6 +10,7 @@ mod files;
 mod filter;
 mod hostile;
 mod leaks;
+mod names;
 mod row_security;
 mod stage;
 mod words;

@@ -124,7 +124,12 @@ pub(crate) fn sqlite_dataset(query: &str, scope: ScopeSettings) -> Arc<Dataset> 
     dataset_on(sqlite(PathBuf::from("nowhere.db")), query, scope)
 }
 
-fn dataset_on(source: SourceSettings, query: impl Into<QuerySettings>, scope: ScopeSettings) -> Arc<Dataset> {
+/// A dataset on a source like this one.
+pub(crate) fn dataset_on(
+    source: SourceSettings,
+    query: impl Into<QuerySettings>,
+    scope: ScopeSettings,
+) -> Arc<Dataset> {
     let exports = Exports::new(&exports(source, query, scope, PathBuf::new())).unwrap();
     exports.default_dataset().unwrap().clone()
 }

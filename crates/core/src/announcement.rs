@@ -84,7 +84,7 @@ pub enum NotClaimed {
 pub enum NotNow {
     /// Its queue is paused; the relay announces it when that is over.
     Paused,
-    /// The worker asked for no more of its queue: it holds no free budget slot. Its announcement is put off by
+    /// The worker asked for no more of its queue: it holds no free budget slot. Its announcement is deferred by
     /// [`ANNOUNCEMENT_DEFERRED`] with this, so that it may wait with the worker and its message end.
     NoSlot,
     /// The worker did not ask for its queue.

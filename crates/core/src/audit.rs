@@ -1,6 +1,6 @@
 //! The audit trail: who did what to which job. What a person asks for is recorded before it is done, so that
-//! nothing happens unrecorded; a submission is recorded with its job. Beside that, what decided whether a job
-//! might run for its submitter.
+//! nothing happens unrecorded; a submission, and what is redriven of the dead letters, is recorded with its job.
+//! Beside that, what decided whether a job might run for its submitter.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};

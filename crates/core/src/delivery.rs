@@ -9,6 +9,10 @@ use futures::future::BoxFuture;
 use crate::announcement::ChunkName;
 use crate::id::QueueId;
 
+/// Why a message is parked whose job or chunk is not in the store.
+pub const NAMES_NOTHING: &str =
+    "there is no such job or chunk here (does another installation use this queue?)";
+
 /// A way of telling workers that there is something to claim.
 #[async_trait]
 pub trait Delivery: Send + Sync {
@@ -41,6 +45,12 @@ pub trait Delivery: Send + Sync {
     /// are announced from now on. Later calls take the place of earlier ones.
     fn queues_known(&self, queues: &[(QueueId, String)]) {
         let _ = queues;
+    }
+
+    /// Says whether messages are wanted. While they are not, the broker hands them to others: also those that
+    /// this process holds, as soon as one comes that nobody here would take. Cheap, never blocks.
+    fn consume(&self, wanted: bool) {
+        let _ = wanted;
     }
 
     /// Puts a message aside for a person, with the reason, and goes on without it.

@@ -80,8 +80,10 @@ pub enum Submitted {
 /// How a cancellation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
-    /// The job is CANCELLED, now or since before.
+    /// The job is CANCELLED now, by this call and no other.
     Yes,
+    /// The job had been cancelled before.
+    Already,
     /// The job had already ended so.
     TooLate(JobStatus),
     /// There is no such job.
@@ -110,6 +112,15 @@ pub enum Redriven {
     Duplicate,
     /// There is no such job.
     Unknown,
+}
+
+/// Who redrives dead letters, for the audit trail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redriver {
+    /// The subject.
+    pub actor: String,
+    /// More about it, such as the filter. Never a payload, never a secret.
+    pub detail: Option<String>,
 }
 
 /// Which jobs to list; newest first.
@@ -270,7 +281,8 @@ pub trait Store: Send + Sync {
 
     // --- what people do to jobs ---
 
-    /// Adds to the audit trail. Submissions are there already: they are recorded with their jobs.
+    /// Adds to the audit trail. Submissions are there already: they are recorded with their jobs. So are redrives
+    /// of dead letters.
     async fn audit_record(&self, entries: &[AuditEntry]) -> StoreResult<()>;
 
     /// Marks a job CANCELLED; its chunks follow in sweeps.
@@ -283,8 +295,14 @@ pub trait Store: Send + Sync {
     async fn job_redrive(&self, job_id: &JobId) -> StoreResult<Redriven>;
 
     /// Queues up to `limit` dead letters again, the oldest first, with what was held because of them;
-    /// returns how many. One guarded transaction per job.
-    async fn dead_letters_redrive(&self, filter: &DeadLetterFilter, limit: u32) -> StoreResult<u64>;
+    /// returns how many. One guarded transaction per job, in which it is recorded that they were redriven by
+    /// whom; `None`: nobody is known, and nothing is recorded.
+    async fn dead_letters_redrive(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        by: Option<&Redriver>,
+    ) -> StoreResult<u64>;
 
     // --- schedules ---
 
@@ -395,9 +413,10 @@ pub trait Store: Send + Sync {
         total: u32,
     ) -> StoreResult<Vec<ClaimedChunk>>;
 
-    /// Claims the named chunks that are QUEUED, under the same guards: at most `limit` of each wanted
-    /// queue and `total` in all, in the order of the names; and says of the others why not. The announcement of
-    /// one without a slot is put off with the claim, in the same transaction.
+    /// Claims the named chunks that are QUEUED, under the same guards: at most `limit` of each wanted queue
+    /// and `total` in all, in the order of the names; and says of the others why not. The announcement of one
+    /// without a slot is deferred with the claim, in the same transaction. Where nothing is wanted, nothing is
+    /// claimed or deferred, and the answer says which chunks these are.
     async fn chunks_claim_named(
         &self,
         worker: WorkerId,
@@ -473,7 +492,7 @@ pub trait Store: Send + Sync {
 
     /// Notes that the broker has them: they count as announced for `expiry`, twice as long with every time
     /// that they ran out before (32 times at most). Only under the mark that the caller was given: what another
-    /// relay has marked since is not touched, and what was cleared or put off stays so, for its message was
+    /// relay has marked since is not touched, and what was cleared or deferred stays so, for its message was
     /// faster than this call.
     async fn announcements_confirm(
         &self,
@@ -481,10 +500,12 @@ pub trait Store: Send + Sync {
         expiry: Duration,
     ) -> StoreResult<()>;
 
-    /// Lets chunks be announced again after `wait`, twice as long with every time that they were cleared
-    /// before, up to [`crate::announcement::ANNOUNCEMENT_DEFERRED`]; at once if it is zero. Never later than
-    /// they would have been.
-    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()>;
+    /// Lets chunks be announced again at once.
+    async fn announcements_clear(&self, chunks: &[ChunkId]) -> StoreResult<()>;
+
+    /// Lets chunks be announced again after `wait`, twice as long with every time that they were deferred
+    /// before, up to [`crate::announcement::ANNOUNCEMENT_DEFERRED`]. Never later than they would have been.
+    async fn announcements_defer(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()>;
 
     /// The broker may have lost its messages: what is not claimed within
     /// [`crate::announcement::ANNOUNCEMENT_DOUBTED`] is announced again.

@@ -30,8 +30,11 @@ const TRANSACTION_MESSAGES: usize = 1000;
 const TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
 /// Answers that are read ahead of a publisher; a consumer has as many besides its messages.
 const ROOM: usize = 64;
-/// The only subscription of a connection.
-const SUBSCRIPTION: &str = "work";
+/// ActiveMQ looks at so many messages of a queue for every new consumer, acknowledgement or message, and a
+/// single subscription that may hold more would have to wait for the next of these.
+const PAGE: u16 = 200;
+/// So many of what may be the tag of one message are tried.
+const MAX_TAGS: usize = 100;
 
 /// An ActiveMQ broker.
 pub struct ActiveMq {
@@ -84,27 +87,33 @@ impl Broker for ActiveMq {
         let prefetch = prefetch.max(1);
         let mut connection = self.open(usize::from(prefetch) + ROOM).await?;
         let receipt = connection.name();
-        let subscribe = Frame::new("SUBSCRIBE")
-            .with("id", SUBSCRIPTION)
-            .with("destination", address(&self.settings.work_queue))
-            .with("ack", "client-individual")
-            .with("activemq.prefetchSize", prefetch.to_string())
-            .with("receipt", &receipt);
         let mut bytes = BytesMut::new();
-        encode(&subscribe, &mut bytes)?;
+        let subscriptions = prefetch.div_ceil(PAGE);
+        for id in 0..subscriptions {
+            let share = PAGE.min(prefetch - id * PAGE);
+            let subscribe = Frame::new("SUBSCRIBE")
+                .with("id", id.to_string())
+                .with("destination", address(&self.settings.work_queue))
+                .with("ack", "client-individual")
+                .with("activemq.prefetchSize", share.to_string())
+                .with("receipt", &receipt);
+            encode(&subscribe, &mut bytes)?;
+        }
         connection.send(bytes)?;
-        // Messages may overtake the receipt.
+        // Messages may overtake the receipt; and what comes after one may be a part of it.
         let mut early = VecDeque::new();
         loop {
             let frame = answer(&mut connection).await?;
+            let ours = frame.header("receipt-id") == Some(&receipt);
             match frame.command.as_str() {
-                "ERROR" => return Err(refused(&frame)),
+                "ERROR" if ours || early.is_empty() => return Err(refused(&frame)),
                 "MESSAGE" => early.push_back(frame),
-                _ if frame.header("receipt-id") == Some(&receipt) => break,
+                _ if ours => break,
                 _ => {}
             }
         }
-        Ok(Box::new(StompConsumer { connection, early }))
+        let patience = usize::from(prefetch) + MAX_TAGS;
+        Ok(Box::new(StompConsumer { connection, early, subscriptions, patience }))
     }
 }
 
@@ -123,6 +132,14 @@ async fn answer(connection: &mut Connection) -> Result<Frame, BrokerError> {
             "the broker has not answered for {seconds} s (is it out of memory or disk?)"
         )))
     })
+}
+
+/// With what the broker said last, and did not say of which message.
+fn after(error: BrokerError, said: Option<&str>) -> BrokerError {
+    match said {
+        Some(said) => BrokerError(format!("{error}; before that it reported an error: {said}")),
+        None => error,
+    }
 }
 
 async fn say_goodbye(connection: Connection, last: BytesMut) {
@@ -207,11 +224,14 @@ impl StompPublisher {
             }
         }
         self.connection.send(bytes)?;
+        let mut said = None;
         while !awaited.is_empty() {
-            let frame = answer(&mut self.connection).await?;
-            let place = frame.header("receipt-id").and_then(|receipt| awaited.remove(receipt));
-            if let (Some(place), "ERROR") = (place, frame.command.as_str()) {
-                words[place] = Err(frame.reason());
+            let frame = answer(&mut self.connection).await.map_err(|error| after(error, said.as_deref()))?;
+            let receipt = frame.header("receipt-id");
+            match (receipt.map(|receipt| awaited.remove(receipt)), frame.command.as_str()) {
+                (Some(Some(place)), "ERROR") => words[place] = Err(frame.reason()),
+                (None, "ERROR") => said = Some(frame.reason()),
+                _ => {}
             }
         }
         Ok(words)
@@ -220,13 +240,15 @@ impl StompPublisher {
     /// Passes over answers to what nobody waits for any more, and errors about single messages of a
     /// transaction: ActiveMQ keeps the connection after an ERROR, and a broker that does not closes it.
     async fn answer_to(&mut self, receipt: &str) -> Result<Frame, BrokerError> {
+        let mut said = None;
         loop {
-            let frame = answer(&mut self.connection).await?;
+            let frame = answer(&mut self.connection).await.map_err(|error| after(error, said.as_deref()))?;
             if frame.header("receipt-id") == Some(receipt) {
                 return Ok(frame);
             }
             if frame.command == "ERROR" {
                 warn!(reason = %frame.reason(), "the broker reports an error");
+                said = Some(frame.reason());
             }
         }
     }
@@ -268,6 +290,10 @@ fn batches(messages: &[Outgoing]) -> impl Iterator<Item = &[Outgoing]> {
 struct StompConsumer {
     connection: Connection,
     early: VecDeque<Frame>,
+    subscriptions: u16,
+    /// How many more errors are passed over. Each may mean a message that stays unacknowledged, and takes a
+    /// place of the prefetch until the connection is made anew.
+    patience: usize,
 }
 
 #[async_trait]
@@ -279,8 +305,19 @@ impl Consumer for StompConsumer {
                 None => self.connection.receive().await?,
             };
             match frame.command.as_str() {
-                "MESSAGE" => return incoming(frame),
-                "ERROR" => return Err(refused(&frame)),
+                "MESSAGE" => match incoming(frame) {
+                    Some(message) => return Ok(message),
+                    None => warn!("the broker sent a message without an `ack` header: it is passed over"),
+                },
+                // Of an acknowledgement, most likely, for what was no message, but a part of one that was not
+                // sound. ActiveMQ keeps the connection after an ERROR, and a broker that does not closes it.
+                "ERROR" => match self.patience.checked_sub(1) {
+                    Some(patience) => {
+                        self.patience = patience;
+                        warn!(reason = %frame.reason(), "the broker reports an error: {}", frame.reason());
+                    }
+                    None => return Err(refused(&frame)),
+                },
                 _ => {}
             }
         }
@@ -288,7 +325,7 @@ impl Consumer for StompConsumer {
 
     async fn acknowledge(&mut self, tags: &[Tag]) -> Result<(), BrokerError> {
         let mut bytes = BytesMut::new();
-        for Tag(id) in tags {
+        for id in tags.iter().flat_map(|Tag(ids)| ids.split('\n')) {
             encode(&Frame::new("ACK").with("id", id), &mut bytes)?;
         }
         self.connection.send(bytes)
@@ -296,18 +333,20 @@ impl Consumer for StompConsumer {
 
     async fn close(self: Box<Self>) {
         let mut last = BytesMut::new();
-        if encode(&Frame::new("UNSUBSCRIBE").with("id", SUBSCRIPTION), &mut last).is_ok() {
+        let mut unsubscribe =
+            |id: u16| encode(&Frame::new("UNSUBSCRIBE").with("id", id.to_string()), &mut last);
+        if (0..self.subscriptions).try_for_each(&mut unsubscribe).is_ok() {
             say_goodbye(self.connection, last).await;
         }
     }
 }
 
-fn incoming(frame: Frame) -> Result<Incoming, BrokerError> {
-    let tag = frame.header("ack").ok_or_else(|| {
-        BrokerError("the broker sent a message that cannot be acknowledged (no `ack` header)".to_owned())
-    })?;
-    Ok(Incoming {
-        tag: Tag(tag.to_owned()),
+fn incoming(frame: Frame) -> Option<Incoming> {
+    // One, unless somebody put line ends into the name of a property: then any may be the true one, and the
+    // broker does not mind to be asked for the others.
+    let tags: Vec<_> = frame.tags().filter(|tag| !tag.contains('\0')).take(MAX_TAGS).collect();
+    (!tags.is_empty()).then(|| Incoming {
+        tag: Tag(tags.join("\n")),
         queue: frame.header("outhaul-queue").map(str::to_owned),
         body: frame.body.to_vec(),
         length: frame.length,

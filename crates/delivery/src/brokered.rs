@@ -38,6 +38,7 @@ pub struct BrokerDelivery {
     inbox: Option<Arc<Inbox>>,
     parker: Parker,
     queues: watch::Sender<Vec<(QueueId, String)>>,
+    wanted: watch::Sender<bool>,
     nudges: Arc<Nudges>,
     health: Arc<Health>,
     stop: CancellationToken,
@@ -69,6 +70,7 @@ impl BrokerDelivery {
         let health = Arc::new(Health::new(prefetch.is_some()));
         let nudges = Arc::new(Nudges::default());
         let (queues, known) = watch::channel(Vec::new());
+        let wanted = watch::Sender::new(true);
         let (parker, parking) = Parker::new(ledger.clone(), nudges.outbox.clone(), stop.clone());
         tasks.spawn(parking);
         tasks.spawn(watch_lag(ledger.clone(), health.clone(), stop.clone()));
@@ -82,16 +84,25 @@ impl BrokerDelivery {
                 acks,
                 parker: parker.clone(),
                 nudges: nudges.clone(),
+                wanted: wanted.subscribe(),
                 health: health.clone(),
                 stop: stop.clone(),
             };
             tasks.spawn(feed.run());
             inbox
         });
-        let relay = Relay::new(ledger, broker, settings, known, nudges.clone(), health.clone(), stop.clone());
+        let relay = Relay {
+            ledger,
+            broker,
+            settings,
+            queues: known,
+            nudges: nudges.clone(),
+            health: health.clone(),
+            stop: stop.clone(),
+        };
         tasks.spawn(relay.run(hints.clone()));
         tasks.close();
-        Arc::new(Self { hints, inbox, parker, queues, nudges, health, stop, tasks })
+        Arc::new(Self { hints, inbox, parker, queues, wanted, nudges, health, stop, tasks })
     }
 
     /// How it is right now; cheap, for `/readyz`.
@@ -134,6 +145,10 @@ impl Delivery for BrokerDelivery {
 
     fn queues_known(&self, queues: &[(QueueId, String)]) {
         self.queues.send_replace(queues.to_vec());
+    }
+
+    fn consume(&self, wanted: bool) {
+        self.wanted.send_if_modified(|before| std::mem::replace(before, wanted) != wanted);
     }
 
     fn park(&self, message: Message, reason: &str) {

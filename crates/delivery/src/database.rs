@@ -1,7 +1,6 @@
 //! The `database` delivery: in-process notification, plus the store's own hints between processes.
 //! Hints are counted, not queued, so any number of them while a worker looks away wake it once.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use outhaul_core::delivery::Delivery;
+use outhaul_core::retry::Backoff;
 use outhaul_core::store::Store;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -17,8 +17,8 @@ use tracing::{info, warn};
 
 /// The shortest time between two hints to other processes: a busy submitter sends 20 a second, not 2,000.
 const BETWEEN_HINTS: Duration = Duration::from_millis(50);
-const FIRST_RECONNECT: Duration = Duration::from_millis(500);
-const LAST_RECONNECT: Duration = Duration::from_secs(30);
+const RECONNECT: Backoff =
+    Backoff::Exponential { base: Duration::from_millis(500), max: Duration::from_secs(30), jitter: true };
 /// How long a stop waits for a statement under way.
 const STOPPING: Duration = Duration::from_secs(1);
 
@@ -106,15 +106,14 @@ async fn tell_others(store: Arc<dyn Store>, mut announced: watch::Receiver<u64>,
 
 /// Passes on hints of other processes, and connects again when the stream ends.
 async fn hear_others(store: Arc<dyn Store>, hints: Arc<watch::Sender<u64>>, stop: CancellationToken) {
-    let mut wait = FIRST_RECONNECT;
+    let mut failures = 0u32;
     while !stop.is_cancelled() {
         match store.wakeups().await {
             Ok(None) => return,
             Ok(Some(mut stream)) => {
-                if wait > FIRST_RECONNECT {
+                if std::mem::take(&mut failures) > 0 {
                     info!("listening for wake-ups again");
                 }
-                wait = FIRST_RECONNECT;
                 // What was announced while nobody listened is found by one look now.
                 hints.send_modify(|count| *count += 1);
                 while let Some(hint) = stop.run_until_cancelled(stream.next()).await {
@@ -127,18 +126,12 @@ async fn hear_others(store: Arc<dyn Store>, hints: Arc<watch::Sender<u64>>, stop
                     }
                 }
             }
-            Err(error) if wait == FIRST_RECONNECT => {
+            Err(error) if failures == 0 => {
                 warn!(%error, "cannot listen for wake-ups: polling until it works");
             }
             Err(_) => {}
         }
-        stop.run_until_cancelled(tokio::time::sleep(spread(wait))).await;
-        wait = (wait * 2).min(LAST_RECONNECT);
+        failures = failures.saturating_add(1);
+        stop.run_until_cancelled(tokio::time::sleep(RECONNECT.wait(failures, rand::random()))).await;
     }
-}
-
-/// Between half of the wait and all of it, so that processes that lost one database do not return as one.
-fn spread(wait: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-    wait.mul_f64(0.5 + random / 2.0)
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, BrokerError, Consumer, Incoming, Tag};
@@ -22,6 +22,8 @@ const ACKS: usize = 256;
 enum Event {
     Came(Incoming),
     Done,
+    /// Messages are wanted now, or no longer.
+    Turned,
     Stop,
 }
 
@@ -33,6 +35,8 @@ pub(crate) struct Feed {
     pub(crate) acks: mpsc::UnboundedReceiver<Ack>,
     pub(crate) parker: Parker,
     pub(crate) nudges: Arc<Nudges>,
+    /// Whether a worker would take messages now.
+    pub(crate) wanted: watch::Receiver<bool>,
     pub(crate) health: Arc<Health>,
     pub(crate) stop: CancellationToken,
 }
@@ -42,14 +46,25 @@ impl Feed {
     pub(crate) async fn run(mut self) {
         let (broker, stop) = (self.broker.clone(), self.stop.clone());
         let mut link = Link::new(Part::Feed, broker.describe());
-        while !stop.is_cancelled() {
+        loop {
+            if !self.is_wanted() {
+                self.health.resting(Part::Feed);
+            }
+            tokio::select! {
+                wanted = self.wanted.wait_for(|wanted| *wanted) => {
+                    // Nobody can want anything any more.
+                    if wanted.is_err() { break }
+                }
+                () = stop.cancelled() => break,
+            }
             let connected = tokio::select! {
                 connected = Link::connect(broker.consumer(self.prefetch)) => connected,
                 () = stop.cancelled() => break,
             };
             let ended = match connected {
                 Ok(consumer) => {
-                    link.up(&self.health);
+                    link.up();
+                    self.health.connected(Part::Feed);
                     let served = self.serve(consumer).await;
                     if served.is_err() {
                         // Also when the relay's connection holds: it may be the queue that is gone.
@@ -71,7 +86,11 @@ impl Feed {
         self.health.closed(Part::Feed);
     }
 
-    /// Serves one connection to its end, or to that of the process.
+    fn is_wanted(&self) -> bool {
+        *self.wanted.borrow()
+    }
+
+    /// Serves one connection to its end, to that of the process, or until it has brought what nobody wants.
     async fn serve(&mut self, mut consumer: Box<dyn Consumer>) -> Result<(), BrokerError> {
         let connection = self.inbox.renew();
         let served = self.pump(&mut *consumer, connection).await;
@@ -99,9 +118,16 @@ impl Feed {
                 () = self.stop.cancelled() => Event::Stop,
                 // Before the next message: each makes room for one more.
                 _ = self.acks.recv_many(&mut done, ACKS) => Event::Done,
+                Ok(()) = self.wanted.changed() => Event::Turned,
                 came = consumer.next() => Event::Came(came?),
             };
             match event {
+                // Kept, they would wait for this process; passed on by it, they would come back to it, for it
+                // alone has places free. So the broker gets all of them back, and others have them. Until one
+                // comes the connection is of use: what ends meanwhile is acknowledged.
+                Event::Came(_) if !self.is_wanted() => return Ok(()),
+                Event::Turned if !self.is_wanted() && !self.inbox.is_empty() => return Ok(()),
+                Event::Turned => {}
                 Event::Came(message) => self.sort(connection, message),
                 Event::Done => {
                     acknowledge(consumer, connection, std::mem::take(&mut done), &self.stop).await?;

@@ -19,7 +19,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 pub struct DeliveryHealth {
     /// Whether this process can publish.
     pub relay_connected: bool,
-    /// Whether it is handed messages; `None`: it consumes none.
+    /// Whether it is handed messages; `None`: it wants none, ever or now.
     pub feed_connected: Option<bool>,
     /// Why one of them is not connected, for people.
     pub last_error: Option<String>,
@@ -46,6 +46,8 @@ impl Part {
 #[derive(Clone, Debug, Default)]
 struct Side {
     connected: bool,
+    /// It needs no connection now.
+    resting: bool,
     error: Option<String>,
 }
 
@@ -64,16 +66,21 @@ impl Health {
     }
 
     pub(crate) fn connected(&self, part: Part) {
-        self.set(part, Side { connected: true, error: None });
+        self.set(part, Side { connected: true, ..Side::default() });
     }
 
     pub(crate) fn failed(&self, part: Part, error: &BrokerError) {
-        self.set(part, Side { connected: false, error: Some(error.to_string()) });
+        self.set(part, Side { error: Some(error.to_string()), ..Side::default() });
     }
 
     /// The part closed its connection by itself.
     pub(crate) fn closed(&self, part: Part) {
         self.set(part, Side::default());
+    }
+
+    /// The part needs no connection for now.
+    pub(crate) fn resting(&self, part: Part) {
+        self.set(part, Side { resting: true, ..Side::default() });
     }
 
     fn set(&self, part: Part, now: Side) {
@@ -91,7 +98,7 @@ impl Health {
         let feed = self.feed.as_ref().map(|feed| held(feed).clone());
         DeliveryHealth {
             relay_connected: relay.connected,
-            feed_connected: feed.as_ref().map(|feed| feed.connected),
+            feed_connected: feed.as_ref().filter(|feed| !feed.resting).map(|feed| feed.connected),
             last_error: relay.error.or(feed.and_then(|feed| feed.error)),
             lag: *held(&self.lag),
         }
@@ -137,6 +144,8 @@ mod tests {
 
         health.connected(Part::Feed);
         assert_eq!(health.read().last_error, None, "what is over is not told");
+        health.resting(Part::Feed);
+        assert_eq!(health.read().feed_connected, None, "who wants none misses none");
         health.closed(Part::Relay);
         assert!(!health.read().relay_connected);
         assert_eq!(Health::new(false).read().feed_connected, None);

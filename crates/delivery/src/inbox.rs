@@ -56,6 +56,11 @@ impl Inbox {
         self.arrived.send_modify(|count| *count += 1);
     }
 
+    /// Whether there is none to take.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting().messages.is_empty()
+    }
+
     /// Hands out messages in the order in which they came.
     pub(crate) fn take(&self, limit: usize) -> Vec<Message> {
         let mut waiting = self.waiting();

@@ -20,7 +20,7 @@ pub(crate) trait Ledger: Send + Sync {
         limit: u32,
     ) -> StoreResult<Vec<Announcement>>;
     async fn announcements_confirm(&self, of: &[Announcement], expiry: Duration) -> StoreResult<()>;
-    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()>;
+    async fn announcements_defer(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()>;
     async fn announcements_doubt(&self) -> StoreResult<()>;
     async fn outbox_put(&self, messages: &[NewOutboxMessage]) -> StoreResult<()>;
     async fn outbox_take(&self, limit: u32) -> StoreResult<Vec<OutboxMessage>>;
@@ -43,8 +43,8 @@ impl Ledger for Arc<dyn Store> {
         (**self).announcements_confirm(of, expiry).await
     }
 
-    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
-        (**self).announcements_clear(chunks, wait).await
+    async fn announcements_defer(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+        (**self).announcements_defer(chunks, wait).await
     }
 
     async fn announcements_doubt(&self) -> StoreResult<()> {

@@ -1,5 +1,6 @@
-//! How workers learn that a chunk is ready. Every delivery here is a source of hints: losing one, or
-//! all of them, costs a poll interval and nothing else.
+//! How workers learn that a chunk is ready. The store is the truth: losing what a delivery carries loses no
+//! chunk, only time. By the database that is a poll interval; by a broker a lost message is sent again after
+//! 10 seconds to 32 times `expiry`, and while the broker is away no chunk starts.
 
 mod activemq;
 pub mod broker;
@@ -27,4 +28,6 @@ pub use database::DatabaseDelivery;
 pub use health::DeliveryHealth;
 pub use rabbitmq::RabbitMq;
 pub use relay::RelaySettings;
-pub use settings::{BrokerKind, BrokerSettings, PARKING_QUEUE, TlsSettings, WORK_QUEUE};
+pub use settings::{
+    BrokerKind, BrokerSettings, HEARTBEATS, PARKING_QUEUE, QueueProblem, TlsSettings, WORK_QUEUE,
+};

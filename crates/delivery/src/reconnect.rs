@@ -46,8 +46,8 @@ impl Link {
         }
     }
 
-    /// Notes that the connection is made.
-    pub(crate) fn up(&mut self, health: &Health) {
+    /// Notes that the connection is made. Whether that is all it takes to be well, its user says.
+    pub(crate) fn up(&mut self) {
         let (part, broker) = (self.part.as_str(), &self.broker);
         if self.failures > 0 {
             info!(part, broker, failures = self.failures, "the {part} is connected to {broker} again");
@@ -55,7 +55,6 @@ impl Link {
             info!(part, broker, "the {part} is connected to {broker}");
         }
         self.since = Some(Instant::now());
-        health.connected(self.part);
     }
 
     /// Notes that it failed or was lost, and says how long to wait before the next.
@@ -100,16 +99,16 @@ mod tests {
     fn waits_grow_to_half_a_minute_and_start_anew_after_a_good_connection() {
         let health = Health::new(true);
         let mut link = Link::new(Part::Relay, "amqp://broker:5672".to_owned());
-        link.up(&health);
+        link.up();
         let gone = BrokerError("it went away".to_owned());
         for failure in 1..20u32 {
             let most = Duration::from_millis(500 << (failure - 1).min(10)).min(Duration::from_secs(30));
             let wait = link.down(&gone, &health);
             assert!(wait <= most && wait >= most / 2, "{wait:?} after {failure} failures");
         }
-        link.up(&health);
+        link.up();
         assert!(link.down(&gone, &health) >= Duration::from_secs(15), "it ended at once");
-        link.up(&health);
+        link.up();
         link.since = Instant::now().checked_sub(STEADY);
         assert!(link.down(&gone, &health) <= Duration::from_millis(500));
     }

@@ -57,12 +57,6 @@ pub struct RelaySettings {
     pub poll_interval: Duration,
 }
 
-impl Default for RelaySettings {
-    fn default() -> Self {
-        Self { window: 1000, expiry: Duration::from_secs(120), poll_interval: Duration::from_secs(1) }
-    }
-}
-
 /// What a round came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
@@ -88,13 +82,25 @@ impl From<StoreError> for Trouble {
 
 /// The publishing side of one process.
 pub(crate) struct Relay {
-    ledger: Arc<dyn Ledger>,
-    broker: Arc<dyn Broker>,
-    settings: RelaySettings,
-    queues: watch::Receiver<Vec<(QueueId, String)>>,
-    nudges: Arc<Nudges>,
-    health: Arc<Health>,
-    stop: CancellationToken,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) broker: Arc<dyn Broker>,
+    pub(crate) settings: RelaySettings,
+    pub(crate) queues: watch::Receiver<Vec<(QueueId, String)>>,
+    pub(crate) nudges: Arc<Nudges>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Relay {
+    /// Announces until the token is cancelled.
+    pub(crate) async fn run(self, hints: Arc<DatabaseDelivery>) {
+        Running::new(self).run(hints).await;
+    }
+}
+
+/// A relay and what it knows of its broker.
+struct Running {
+    relay: Relay,
     link: Link,
     publisher: Option<Box<dyn Publisher>>,
     /// The broker may have lost what it was told, and nobody has acted on that yet.
@@ -108,29 +114,17 @@ pub(crate) struct Relay {
     alarmed: Option<Instant>,
     /// A queue may be gone; a new connection makes it again.
     renew: bool,
+    /// It took no message when one was last sent. A broker short of memory lets everybody in, and answers whatever
+    /// it is asked, so that only a message that it takes shows that this is over.
+    unproven: bool,
 }
 
-impl Relay {
-    pub(crate) fn new(
-        ledger: Arc<dyn Ledger>,
-        broker: Arc<dyn Broker>,
-        settings: RelaySettings,
-        queues: watch::Receiver<Vec<(QueueId, String)>>,
-        nudges: Arc<Nudges>,
-        health: Arc<Health>,
-        stop: CancellationToken,
-    ) -> Self {
-        let link = Link::new(Part::Relay, broker.describe());
+impl Running {
+    fn new(relay: Relay) -> Self {
         let now = Instant::now();
         Self {
-            ledger,
-            broker,
-            settings,
-            queues,
-            nudges,
-            health,
-            stop,
-            link,
+            link: Link::new(Part::Relay, relay.broker.describe()),
+            relay,
             publisher: None,
             // Nobody knows what this broker holds of what was announced before.
             doubtful: true,
@@ -139,13 +133,13 @@ impl Relay {
             outbox_at: now,
             alarmed: None,
             renew: false,
+            unproven: false,
         }
     }
 
-    /// Announces until the token is cancelled.
-    pub(crate) async fn run(mut self, hints: Arc<DatabaseDelivery>) {
+    async fn run(mut self, hints: Arc<DatabaseDelivery>) {
         let mut failures = 0u32;
-        while !self.stop.is_cancelled() {
+        while !self.relay.stop.is_cancelled() {
             // Before the look, so that what is queued during it is not missed.
             let hint = hints.arm();
             match self.round().await {
@@ -155,11 +149,11 @@ impl Relay {
                     }
                     self.wait(round, hint).await;
                 }
-                Err(Trouble::Broker(_)) if self.stop.is_cancelled() => self.publisher = None,
+                Err(Trouble::Broker(_)) if self.relay.stop.is_cancelled() => self.publisher = None,
                 Err(Trouble::Broker(error)) => {
                     self.publisher = None;
                     self.doubtful = true;
-                    let wait = self.link.down(&error, &self.health);
+                    let wait = self.link.down(&error, &self.relay.health);
                     self.pause(wait).await;
                 }
                 Err(Trouble::Store(error)) => {
@@ -172,7 +166,7 @@ impl Relay {
             }
         }
         self.close().await;
-        self.health.closed(Part::Relay);
+        self.relay.health.closed(Part::Relay);
     }
 
     async fn close(&mut self) {
@@ -190,12 +184,15 @@ impl Relay {
         if self.publisher.is_none() {
             let Some(publisher) = self.connect().await? else { return Ok(Round::Empty) };
             self.publisher = Some(publisher);
-            self.link.up(&self.health);
+            self.link.up();
+            if !self.unproven {
+                self.relay.health.connected(Part::Relay);
+            }
             self.probed = Instant::now();
         }
-        self.doubtful |= self.nudges.doubt.swap(false, Ordering::AcqRel);
+        self.doubtful |= self.relay.nudges.doubt.swap(false, Ordering::AcqRel);
         if self.doubtful {
-            self.ledger.announcements_doubt().await?;
+            self.relay.ledger.announcements_doubt().await?;
             self.doubtful = false;
         }
         let announced = self.announce().await?;
@@ -214,20 +211,20 @@ impl Relay {
     /// `None`: the process stops.
     async fn connect(&mut self) -> Result<Option<Box<dyn Publisher>>, Trouble> {
         tokio::select! {
-            connected = Link::connect(self.broker.publisher()) => connected.map(Some).map_err(Trouble::Broker),
-            () = self.stop.cancelled() => Ok(None),
+            connected = Link::connect(self.relay.broker.publisher()) => connected.map(Some).map_err(Trouble::Broker),
+            () = self.relay.stop.cancelled() => Ok(None),
         }
     }
 
     /// Announces a batch; returns how many.
     async fn announce(&mut self) -> Result<usize, Trouble> {
-        let known: HashMap<QueueId, String> = self.queues.borrow_and_update().iter().cloned().collect();
+        let known: HashMap<QueueId, String> = self.relay.queues.borrow_and_update().iter().cloned().collect();
         if known.is_empty() {
             return Ok(0);
         }
         let ids: Vec<QueueId> = known.keys().copied().collect();
-        self.nudges.claims.seen();
-        let taken = self.ledger.announcements_take(&ids, self.settings.window, BATCH).await?;
+        self.relay.nudges.claims.seen();
+        let taken = self.relay.ledger.announcements_take(&ids, self.relay.settings.window, BATCH).await?;
         if taken.is_empty() {
             return Ok(0);
         }
@@ -243,7 +240,7 @@ impl Relay {
             Err(error) => {
                 // Some may have arrived. All of them are sent again soon, by another relay or this one; later
                 // and later, for a broker that is merely slow gets every batch in the end.
-                self.clear(&ids_of(&taken), REFUSED_WAIT).await;
+                self.defer(&ids_of(&taken)).await;
                 return Err(Trouble::Broker(error));
             }
         };
@@ -259,11 +256,11 @@ impl Relay {
         }
         if let Some(reason) = reason {
             self.alarm(Destination::Work, refused.len(), &reason);
-            self.clear(&refused, REFUSED_WAIT).await;
+            self.defer(&refused).await;
         }
         if !confirmed.is_empty() {
             metrics::counter!("outhaul_announcements_total").increment(confirmed.len() as u64);
-            self.ledger.announcements_confirm(&confirmed, self.settings.expiry).await?;
+            self.relay.ledger.announcements_confirm(&confirmed, self.relay.settings.expiry).await?;
         }
         Ok(count)
     }
@@ -273,8 +270,8 @@ impl Relay {
         if Instant::now() < self.outbox_at {
             return Ok(false);
         }
-        self.outbox_at = Instant::now() + self.settings.poll_interval;
-        let taken = self.ledger.outbox_take(OUTBOX_BATCH).await?;
+        self.outbox_at = Instant::now() + self.relay.settings.poll_interval;
+        let taken = self.relay.ledger.outbox_take(OUTBOX_BATCH).await?;
         if taken.is_empty() {
             return Ok(false);
         }
@@ -300,7 +297,7 @@ impl Relay {
             self.alarm(Destination::Parking, refused.len(), reason);
         }
         if !sent.is_empty() {
-            self.ledger.outbox_delete(&sent).await?;
+            self.relay.ledger.outbox_delete(&sent).await?;
             metrics::counter!("outhaul_outbox_sent_total").increment(sent.len() as u64);
         }
         // What is refused now would be refused again at once.
@@ -312,11 +309,13 @@ impl Relay {
     }
 
     async fn publish(&mut self, messages: &[Outgoing]) -> Result<Vec<Result<(), String>>, BrokerError> {
-        let stop = self.stop.clone();
+        let stop = self.relay.stop.clone();
         let Some(publisher) = self.publisher.as_mut() else {
             return Err(BrokerError("there is no connection".to_owned()));
         };
-        let answers = within(&stop, publisher.publish(messages)).await?;
+        let answers = within(&stop, publisher.publish(messages)).await;
+        let answers = answers.inspect_err(|_| self.unproven = true)?;
+        self.proved();
         if answers.len() != messages.len() {
             let (asked, told) = (messages.len(), answers.len());
             return Err(BrokerError(format!("it was sent {asked} messages and answered for {told}")));
@@ -326,20 +325,36 @@ impl Relay {
 
     /// Hears from the broker. Where its queue is empty, and was before, what counts as announced was purged.
     async fn probe(&mut self) -> Result<(), Trouble> {
-        let stop = self.stop.clone();
+        let stop = self.relay.stop.clone();
         let Some(publisher) = self.publisher.as_mut() else { return Ok(()) };
         let waiting = within(&stop, publisher.probe()).await.map_err(Trouble::Broker)?;
         self.probed = Instant::now();
-        let missing = waiting == Some(0) && self.ledger.delivery_lag().await?.announced > 0;
+        if waiting != Some(0) && !self.unproven {
+            self.missing = false;
+            return Ok(());
+        }
+        let lag = self.relay.ledger.delivery_lag().await?;
+        if lag.announced == 0 && lag.outbox == 0 {
+            // Nothing is left that it could refuse.
+            self.proved();
+        }
+        let missing = waiting == Some(0) && lag.announced > 0;
         self.doubtful |= missing && self.missing;
         self.missing = missing && !self.missing;
         Ok(())
     }
 
-    /// Lets chunks be announced again; if that fails, they are when their announcement runs out.
-    async fn clear(&mut self, chunks: &[ChunkId], wait: Duration) {
-        if let Err(error) = self.ledger.announcements_clear(chunks, wait).await {
-            debug!(%error, "announcements could not be cleared; they run out");
+    /// The broker is as it should be.
+    fn proved(&mut self) {
+        if std::mem::take(&mut self.unproven) {
+            self.relay.health.connected(Part::Relay);
+        }
+    }
+
+    /// Lets chunks be announced again soon; if that fails, they are when their announcement runs out.
+    async fn defer(&mut self, chunks: &[ChunkId]) {
+        if let Err(error) = self.relay.ledger.announcements_defer(chunks, REFUSED_WAIT).await {
+            debug!(%error, "announcements could not be deferred; they run out");
         }
     }
 
@@ -363,8 +378,8 @@ impl Relay {
             return;
         }
         self.pause(BETWEEN_ROUNDS).await;
-        let RelaySettings { window, poll_interval: poll, .. } = self.settings;
-        let nudges = self.nudges.clone();
+        let RelaySettings { window, poll_interval: poll, .. } = self.relay.settings;
+        let nudges = self.relay.nudges.clone();
         let patience = match round {
             // Most likely the queues are empty.
             Round::Empty => GATHER_CLAIMS_MOST,
@@ -375,16 +390,16 @@ impl Relay {
             () = hint => {}
             () = nudges.claims.gathered(enough, patience) => {}
             () = nudges.outbox.notified() => self.outbox_at = Instant::now(),
-            Ok(()) = self.queues.changed() => {}
+            Ok(()) = self.relay.queues.changed() => {}
             () = tokio::time::sleep(poll.mul_f64(0.9 + 0.2 * rand::random::<f64>())) => {}
-            () = self.stop.cancelled() => {}
+            () = self.relay.stop.cancelled() => {}
         }
     }
 
     async fn pause(&mut self, wait: Duration) {
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = self.stop.cancelled() => {}
+            () = self.relay.stop.cancelled() => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Where a broker is and how to sign in: read from a URL, with certificates from files. No message here
 //! repeats any part of the URL: a password that was not escaped may have ended up anywhere in it.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use outhaul_core::secret::Secret;
@@ -14,8 +15,10 @@ pub const WORK_QUEUE: &str = "job.chunk.work";
 /// Where dead chunks and foreign messages go, unless a team names its own queue.
 pub const PARKING_QUEUE: &str = "job.chunk.parking";
 
+/// How often a side may say that it is there: from every second to every five minutes.
+pub const HEARTBEATS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
+
 const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(10);
-const MAX_HEARTBEAT_SECONDS: u64 = 600;
 /// Bytes of a queue's name. AMQP allows 255; ours stay below it on every broker.
 const MAX_QUEUE_NAME: usize = 200;
 /// Bytes of a virtual host's name, which AMQP sends as a short string.
@@ -65,16 +68,9 @@ pub struct TlsSettings {
 }
 
 impl BrokerSettings {
-    /// Reads a broker's URL. `tls` says how to check certificates, and is of use only with a TLS scheme.
-    /// An error is for people, and never shows the URL.
-    pub fn read(
-        kind: BrokerKind,
-        url: &Secret,
-        tls: TlsSettings,
-        work_queue: &str,
-        parking_queue: &str,
-    ) -> Result<Self, String> {
-        kind.check_queue_names(work_queue, parking_queue)?;
+    /// Reads a broker's URL; the queues have their usual names. `tls` says how to check certificates, and is
+    /// of use only with a TLS scheme. An error is for people, and never shows the URL.
+    pub fn read(kind: BrokerKind, url: &Secret, tls: TlsSettings) -> Result<Self, String> {
         let url = Url::parse(url.expose())
             .map_err(|error| format!("the broker's URL cannot be read: {error}; {}", kind.expected()))?;
         let (secure, default_port) = kind
@@ -101,10 +97,19 @@ impl BrokerSettings {
                 None => host.clone(),
             },
             host,
-            work_queue: work_queue.to_owned(),
-            parking_queue: parking_queue.to_owned(),
+            work_queue: WORK_QUEUE.to_owned(),
+            parking_queue: PARKING_QUEUE.to_owned(),
             heartbeat: heartbeat(&url)?,
         })
+    }
+
+    /// The same with queues of these names; or everything that is wrong with them.
+    pub fn with_queues(self, work: &str, parking: &str) -> Result<Self, Vec<QueueProblem>> {
+        let problems = self.kind.judge_queues(work, parking);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Ok(Self { work_queue: work.to_owned(), parking_queue: parking.to_owned(), ..self })
     }
 
     /// Where the broker is, for logs: never with credentials.
@@ -145,38 +150,35 @@ impl BrokerKind {
         }
     }
 
-    fn check_queue_names(self, work: &str, parking: &str) -> Result<(), String> {
-        for (role, name) in [("work", work), ("parking", parking)] {
-            self.check_queue_name(name).map_err(|problem| format!("the {role} queue's name {problem}"))?;
+    /// Everything that is wrong with these names for the two queues. They must mean the same to every broker:
+    /// each has signs of its own that make several destinations of one name, or patterns.
+    pub fn judge_queues(self, work: &str, parking: &str) -> Vec<QueueProblem> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        let mut problems = Vec::new();
+        for (field, name) in [("work_queue", work), ("parking_queue", parking)] {
+            if !(1..=MAX_QUEUE_NAME).contains(&name.len()) || !name.bytes().all(plain) {
+                let message = format!("must be 1 to {MAX_QUEUE_NAME} letters, digits, `.`, `_` and `-`");
+                problems.push(QueueProblem { field, message });
+            } else if self == Self::RabbitMq && name.starts_with("amq.") {
+                let message = "must not begin with `amq.`: RabbitMQ keeps such names for itself".to_owned();
+                problems.push(QueueProblem { field, message });
+            }
         }
         if work == parking {
-            return Err("the work queue and the parking queue must not be the same".to_owned());
+            let message = "must be another than work_queue: workers would take what a person has to look at";
+            problems.push(QueueProblem { field: "parking_queue", message: message.to_owned() });
         }
-        Ok(())
+        problems
     }
+}
 
-    fn check_queue_name(self, name: &str) -> Result<(), String> {
-        if name.is_empty() {
-            return Err("is empty".to_owned());
-        }
-        if name.len() > MAX_QUEUE_NAME {
-            return Err(format!("is longer than {MAX_QUEUE_NAME} bytes"));
-        }
-        if name.chars().any(char::is_control) || name.trim() != name {
-            return Err("has control characters, or spaces around it".to_owned());
-        }
-        match self {
-            // Wildcards, lists, options, and the separators of ActiveMQ's own prefixes (`queue://`).
-            Self::ActiveMq => match name.chars().find(|c| ">*,?/:".contains(*c)) {
-                Some(c) => Err(format!("has `{c}`, which has a meaning of its own to ActiveMQ")),
-                None => Ok(()),
-            },
-            Self::RabbitMq if name.starts_with("amq.") => {
-                Err("begins with `amq.`, which RabbitMQ keeps for itself".to_owned())
-            }
-            Self::RabbitMq => Ok(()),
-        }
-    }
+/// What is wrong with the name of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueProblem {
+    /// `work_queue` or `parking_queue`.
+    pub field: &'static str,
+    /// For people: what would be right.
+    pub message: String,
 }
 
 const ESCAPE: &str = "in a user or password write %40 for @, %2f for /, %3f for ?, %23 for #, %25 for %";
@@ -251,10 +253,11 @@ fn heartbeat(url: &Url) -> Result<Duration, String> {
     let seconds = query.strip_prefix("heartbeat=").filter(|text| !text.contains('&')).ok_or_else(|| {
         format!("the broker's URL has options; the only one known is ?heartbeat=<seconds>; {ESCAPE}")
     })?;
-    match seconds.parse() {
-        Ok(seconds) if (1..=MAX_HEARTBEAT_SECONDS).contains(&seconds) => Ok(Duration::from_secs(seconds)),
+    match seconds.parse().map(Duration::from_secs) {
+        Ok(beat) if HEARTBEATS.contains(&beat) => Ok(beat),
         _ => {
-            Err(format!("the broker's URL has a heartbeat that is not 1 to {MAX_HEARTBEAT_SECONDS} seconds"))
+            let (least, most) = (HEARTBEATS.start().as_secs(), HEARTBEATS.end().as_secs());
+            Err(format!("the broker's URL has a heartbeat that is not {least} to {most} seconds"))
         }
     }
 }

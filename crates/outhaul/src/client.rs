@@ -44,7 +44,7 @@ pub enum EnqueueError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A job that it depends on is not there, or is not the owner's.
-    #[error("there is no job {0:?} to depend on")]
+    #[error("the owner has no job {0:?} to depend on")]
     NoSuchParents(Vec<JobId>),
     /// The owner has too many open chunks already; so many.
     #[error("the owner has {0} open chunks, and no room for more")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use outhaul_core::delivery::{Delivery, Message};
+use outhaul_core::delivery::Delivery;
 use outhaul_core::id::WorkerId;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::store::{Store, StoreError};
@@ -32,7 +32,7 @@ use crate::settings::{EngineSettings, Stores, WorkerSettings};
 use crate::stager::Stager;
 use crate::sweeper::Sweeper;
 use crate::trigger::Triggers;
-use crate::worker::{Named, Passing, WorkQueue, Worker};
+use crate::worker::{Named, WorkQueue, Worker};
 
 /// Time on top of the lease for a stop: handlers get a few seconds to return, then are aborted.
 const STOPPING: Duration = Duration::from_secs(10);
@@ -56,7 +56,6 @@ struct Parts {
     /// The claim loop, if this process runs chunks.
     worker: Option<JoinHandle<()>>,
     /// For messages that arrive after its end.
-    passing: Passing,
     /// The sweeps.
     duties: Vec<JoinHandle<()>>,
     recorder: JoinHandle<()>,
@@ -148,7 +147,6 @@ impl Engine {
             };
             duties.push(duty::start(pruner, stop.clone()));
         }
-        let passing = Passing { id, store: store.clone(), delivery: delivery.clone() };
         let worker = settings.worker_role.then(|| {
             let runner = Runner { store: store.clone(), recorder, jobs: self.jobs.clone() };
             let worker = Worker {
@@ -161,13 +159,12 @@ impl Engine {
                 owned,
                 runner,
                 named: Named::default(),
-                passing: passing.clone(),
             };
             tokio::spawn(worker.run(stop.clone()))
         });
         info!(worker = %id, roles = %settings.roles, "worker {id} started");
         let (settings, recorder) = (settings.worker, recording);
-        Ok(Parts { id, store, settings, worker, passing, duties, recorder, keeper, keeper_stop })
+        Ok(Parts { id, store, settings, worker, duties, recorder, keeper, keeper_stop })
     }
 
     /// How many chunks this process owns right now.
@@ -212,17 +209,9 @@ impl Engine {
 
 impl Parts {
     async fn stop(self, owned: &Owned) {
-        let passed = CancellationToken::new();
-        let passing = match self.worker {
-            Some(worker) => {
-                ended(worker).await;
-                let (passing, passed) = (self.passing, passed.clone());
-                // What cannot be passed on the broker hands out again when the connection ends.
-                let abandon = |message: Message| message.receipt.abandon();
-                Some(tokio::spawn(async move { passing.run(&passed).await.into_iter().for_each(abandon) }))
-            }
-            None => None,
-        };
+        if let Some(worker) = self.worker {
+            ended(worker).await;
+        }
         if tokio::time::timeout(self.settings.shutdown_grace, owned.until_empty()).await.is_err() {
             owned.all().iter().for_each(|chunk| {
                 chunk.tell(Stop::Shutdown);
@@ -231,10 +220,6 @@ impl Parts {
             if tokio::time::timeout(self.settings.lease + STOPPING, owned.until_empty()).await.is_err() {
                 warn!(left = owned.len(), "chunks could not be given back; their leases will run out");
             }
-        }
-        passed.cancel();
-        if let Some(passing) = passing {
-            ended(passing).await;
         }
         if owned.len() == 0 {
             ended(self.recorder).await;

@@ -24,7 +24,7 @@ use outhaul_core::schedule::{
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
-    Cancelled, JobFilter, Page, Prioritised, Redriven, Staged, Store, StoreResult, Submitted,
+    Cancelled, JobFilter, Page, Prioritised, Redriven, Redriver, Staged, Store, StoreResult, Submitted,
 };
 use outhaul_core::trigger::{
     DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
@@ -102,7 +102,7 @@ verbs! {
     job_cancel(job_id: &JobId) -> Cancelled;
     job_prioritise(job_id: &JobId, priority: u8) -> Prioritised;
     job_redrive(job_id: &JobId) -> Redriven;
-    dead_letters_redrive(filter: &DeadLetterFilter, limit: u32) -> u64;
+    dead_letters_redrive(filter: &DeadLetterFilter, limit: u32, by: Option<&Redriver>) -> u64;
     queues_sync(queues: &[QueueSpec]) -> BTreeMap<String, QueueId>;
     queues_list() -> Vec<QueueRow>;
     queue_pause(name: &str, paused: bool) -> bool;
@@ -130,7 +130,8 @@ verbs! {
     file_leftover_removed(leftover: &Leftover) -> ();
     announcements_take(queues: &[QueueId], window: u32, limit: u32) -> Vec<Announcement>;
     announcements_confirm(announcements: &[Announcement], expiry: Duration) -> ();
-    announcements_clear(chunks: &[ChunkId], wait: Duration) -> ();
+    announcements_clear(chunks: &[ChunkId]) -> ();
+    announcements_defer(chunks: &[ChunkId], wait: Duration) -> ();
     announcements_doubt() -> ();
     outbox_put(messages: &[NewOutboxMessage]) -> ();
     outbox_take(limit: u32) -> Vec<OutboxMessage>;

@@ -274,13 +274,6 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
     };
     let (stop, broker) = (CancellationToken::new(), links.health(&config, roles));
     let mut running = Running { addr: None, health_addr: None, engine, links, stop, tasks: Vec::new() };
-    let callers = match callers(&auth, config.listen, &mut running) {
-        Ok(callers) => callers,
-        Err(error) => {
-            running.stop().await;
-            return Err(StartError::Auth(error).into());
-        }
-    };
     if let Some(handle) = metrics.clone() {
         let stop = running.stop.clone();
         running.tasks.push(tokio::spawn(async move {
@@ -294,6 +287,14 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
         running.health_addr = Some(running.answer(listener, router));
         return Ok(running);
     }
+    // Only the API is sent tokens, so nobody else needs the keys.
+    let callers = match callers(&auth, config.listen, &mut running) {
+        Ok(callers) => callers,
+        Err(error) => {
+            running.stop().await;
+            return Err(StartError::Auth(error).into());
+        }
+    };
     let watch = Watch::new(stores.api.clone(), registry.clone(), running.stop.clone());
     running.tasks.push(tokio::spawn(watch.clone().run()));
     let state = AppState {

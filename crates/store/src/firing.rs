@@ -16,10 +16,10 @@ pub(crate) fn earlier_runs(job: &JobId) -> String {
     format!("job {job} of an earlier slot had not ended")
 }
 
-/// Parents that are not there.
+/// Parents that are not there, or are another's.
 pub(crate) fn no_such_parents(missing: &[JobId]) -> String {
     let missing: Vec<&str> = missing.iter().map(JobId::as_str).collect();
-    format!("dependsOn: there is no job {}", missing.join(", "))
+    format!("dependsOn: the owner has no job {}", missing.join(", "))
 }
 
 /// The owner has no room for more.

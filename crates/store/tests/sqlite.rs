@@ -302,7 +302,7 @@ async fn a_database_of_the_first_version_is_brought_up_to_date() {
     let letters = store.dead_letters_list(&DeadLetterFilter::default(), None, 10).await.unwrap().items;
     assert_eq!((letters.len(), &*letters[0].cause, letters[0].attempts), (1, "why", 2));
     assert_eq!(letters[0].first_failed_at, letters[0].last_failed_at, "nobody wrote down the first time");
-    assert_eq!(store.dead_letters_redrive(&DeadLetterFilter::default(), 10).await.unwrap(), 1);
+    assert_eq!(store.dead_letters_redrive(&DeadLetterFilter::default(), 10, None).await.unwrap(), 1);
     assert_eq!(claim(&store, worker, queue, 10).await.len(), 2);
     store.close().await;
     drop(store);

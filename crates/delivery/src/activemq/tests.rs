@@ -1,5 +1,7 @@
 //! What a publisher and a consumer make of a broker's answers. How a real one answers is tested in
-//! `tests/activemq.rs`.
+//! `tests/activemq/`.
+
+use tokio::io::AsyncWriteExt as _;
 
 use super::*;
 use crate::stomp::fake::{FakeBroker, LOGIN};
@@ -133,21 +135,67 @@ fn a_transaction_stays_small() {
     assert_eq!(batches(&[]).count(), 0);
 }
 
-#[tokio::test]
-async fn a_consumer_ends_at_an_error_and_at_a_message_without_a_tag() {
-    for frame in [Frame::new("ERROR").with("message", "too much"), Frame::new("MESSAGE").body("x")] {
-        let (mut broker, connection) = FakeBroker::connected(&LOGIN, "0,0", ROOM).await;
-        let mut consumer = StompConsumer { connection, early: VecDeque::new() };
-        broker.receipt("of no matter").await;
-        broker.say(&frame).await;
-        assert!(consumer.next().await.is_err());
-    }
+async fn consumer(patience: usize) -> (FakeBroker, StompConsumer) {
+    let (broker, connection) = FakeBroker::connected(&LOGIN, "0,0", ROOM).await;
+    (broker, StompConsumer { connection, early: VecDeque::new(), subscriptions: 1, patience })
 }
 
 #[tokio::test]
+async fn a_consumer_passes_over_errors_but_not_over_any_number() {
+    let (mut broker, mut consumer) = consumer(2).await;
+    let error = Frame::new("ERROR").with("message", "Unexpected ACK");
+    broker.receipt("of no matter").await;
+    broker.say(&error).await;
+    broker.say(&error).await;
+    broker.say(&Frame::new("MESSAGE").with("ack", "1")).await;
+    assert_eq!(consumer.next().await.unwrap().tag.0, "1");
+    broker.say(&error).await;
+    assert!(consumer.next().await.unwrap_err().0.contains("Unexpected ACK"));
+}
+
+#[tokio::test]
+async fn whatever_may_be_the_tag_of_a_message_acknowledges_it() {
+    let (mut broker, mut consumer) = consumer(2).await;
+    // What ActiveMQ makes of JMS properties with such names: their line ends are sent as they are.
+    for (headers, expected) in [
+        ("x\nack:fake\nack:ID\\c1\n", &["fake", "ID:1"][..]),
+        ("ack:ID\\c1\nx\nack:fake\n", &["ID:1", "fake"]),
+        ("x\n\ny:v\nack:ID\\c1\n", &["ID:1"]),
+        ("x\nack:fake\n\ny:v\nack:ID\\c1\n", &["fake", "ID:1"]),
+        ("ack:ID\\c1\nx\0\nMESSAGE\ny:v\n", &["ID:1"]),
+        ("x\0\nMESSAGE\ny:v\nack:ID\\c1\n", &["ID:1"]),
+    ] {
+        let frames = format!("MESSAGE\nexpires:0\n{headers}\n{{}}\0\nMESSAGE\nack:next\n\n\0\n");
+        broker.pipe.write_all(frames.as_bytes()).await.unwrap();
+        let message = consumer.next().await.unwrap();
+        consumer.acknowledge(&[message.tag]).await.unwrap();
+        for tag in expected {
+            assert_eq!(broker.next().await.header("id"), Some(*tag), "{headers:?}");
+        }
+        assert_eq!(consumer.next().await.unwrap().tag.0, "next", "{headers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_broker_that_never_answers_is_given_up() {
     // Its heart-beats would go on: a broker out of memory or disk blocks its producers, not its timers.
     let (_broker, mut publisher) = publisher().await;
     let error = publisher.publish(&[message("a"), message("b")]).await.unwrap_err();
     assert!(error.0.contains("has not answered"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_broker_said_before_it_fell_silent_is_told() {
+    let why = format!("no rights to write {}", "x".repeat(5000));
+    for batch in [vec![message("a")], vec![message("a"), message("b")]] {
+        let (mut broker, mut publisher) = publisher().await;
+        let (words, _broker) = tokio::join!(publisher.publish(&batch), async {
+            broker.next().await;
+            broker.say(&Frame::new("ERROR").with("message", &why)).await;
+            broker
+        });
+        let error = words.unwrap_err().0;
+        assert!(error.contains("has not answered") && error.contains("no rights to write"), "{error}");
+        assert!(error.len() < 500, "{error}");
+    }
 }

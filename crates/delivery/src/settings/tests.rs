@@ -3,7 +3,7 @@
 use super::*;
 
 fn read(kind: BrokerKind, url: &str) -> Result<BrokerSettings, String> {
-    BrokerSettings::read(kind, &Secret::new(url), TlsSettings::default(), WORK_QUEUE, PARKING_QUEUE)
+    BrokerSettings::read(kind, &Secret::new(url), TlsSettings::default())
 }
 
 fn amqp(url: &str) -> BrokerSettings {
@@ -101,10 +101,10 @@ fn what_cannot_be_meant_is_refused_without_showing_it() {
         ("amqp://user:hunter2@h?secure=hunter2", "heartbeat=<seconds>"),
         ("amqp://user:hunter2@h?heartbeat=5&x=hunter2", "heartbeat=<seconds>"),
         ("amqp://user:hunter2@h?", "heartbeat=<seconds>"),
-        ("amqp://user:hunter2@h?heartbeat=0", "1 to 600"),
-        ("amqp://user:hunter2@h?heartbeat=601", "1 to 600"),
-        ("amqp://user:hunter2@h?heartbeat=hunter2", "1 to 600"),
-        ("amqp://user:hunter2@h?heartbeat=-1", "1 to 600"),
+        ("amqp://user:hunter2@h?heartbeat=0", "1 to 300"),
+        ("amqp://user:hunter2@h?heartbeat=301", "1 to 300"),
+        ("amqp://user:hunter2@h?heartbeat=hunter2", "1 to 300"),
+        ("amqp://user:hunter2@h?heartbeat=-1", "1 to 300"),
         ("amqp://user:hunter2@h#hunter2", "`#`"),
         ("amqp://user:1#hunter2@h", "%23"),
         ("amqp://user:1/hunter2@h", "%2f"),
@@ -138,37 +138,47 @@ fn what_cannot_be_meant_is_refused_without_showing_it() {
 #[test]
 fn certificates_need_a_tls_scheme() {
     let tls = TlsSettings { ca: Some("PEM".to_owned()), client: Some(("PEM".to_owned(), Secret::new("k"))) };
-    let read = |kind, url: &str| {
-        BrokerSettings::read(kind, &Secret::new(url), tls.clone(), WORK_QUEUE, PARKING_QUEUE)
-    };
+    let read = |kind, url: &str| BrokerSettings::read(kind, &Secret::new(url), tls.clone());
     assert_eq!(read(BrokerKind::RabbitMq, "amqps://h").unwrap().tls, Some(tls.clone()));
     assert!(read(BrokerKind::RabbitMq, "amqp://h").unwrap_err().contains("amqps://"));
     assert!(read(BrokerKind::ActiveMq, "stomp://h").unwrap_err().contains("stomps://"));
 }
 
 #[test]
-fn queue_names_are_checked() {
-    let read = |kind, work: &str, parking: &str| {
-        let url = Secret::new(if kind == BrokerKind::RabbitMq { "amqp://h" } else { "stomp://h" });
-        BrokerSettings::read(kind, &url, TlsSettings::default(), work, parking)
-    };
+fn queue_names_are_judged_each_at_its_place() {
     let longest = "q".repeat(200);
-    for kind in [BrokerKind::RabbitMq, BrokerKind::ActiveMq] {
-        let settings = read(kind, &longest, "own.parking").unwrap();
+    for (kind, url) in [(BrokerKind::RabbitMq, "amqp://h"), (BrokerKind::ActiveMq, "stomp://h")] {
+        let settings = read(kind, url).unwrap().with_queues(&longest, "own.parking_1-a").unwrap();
         assert_eq!(
-            (settings.work_queue, settings.parking_queue),
-            (longest.clone(), "own.parking".to_owned())
+            (settings.work_queue.as_str(), settings.parking_queue.as_str()),
+            (longest.as_str(), "own.parking_1-a")
         );
-        for bad in ["", "a\nb", "a\0b", " a", "a ", &"q".repeat(201), &"ü".repeat(101)] {
-            assert!(read(kind, bad, "p").unwrap_err().starts_with("the work queue"), "{bad:?}");
-            assert!(read(kind, "w", bad).unwrap_err().starts_with("the parking queue"), "{bad:?}");
+        let fields = |work: &str, parking: &str| {
+            let problems = settings.clone().with_queues(work, parking).unwrap_err();
+            assert_eq!(problems, kind.judge_queues(work, parking));
+            problems.iter().map(|problem| problem.field).collect::<Vec<_>>()
+        };
+        for bad in [
+            "",
+            "a\nb",
+            "a\0b",
+            " a",
+            "a b",
+            "a>",
+            "a.*",
+            "a,b",
+            "a?b=1",
+            "a/b",
+            "a:b",
+            "ü",
+            &"q".repeat(201),
+        ] {
+            assert_eq!(fields(bad, "p"), ["work_queue"], "{bad:?}");
+            assert_eq!(fields("w", bad), ["parking_queue"], "{bad:?}");
+            assert_eq!(fields(bad, "a b c"), ["work_queue", "parking_queue"], "{bad:?}");
         }
-        assert!(read(kind, "same", "same").unwrap_err().contains("same"));
+        assert_eq!(fields("same", "same"), ["parking_queue"]);
     }
-    for bad in ["a>", "a.*", "a,b", "a?consumer.prefetchSize=1", "a/b", "queue://a"] {
-        assert!(read(BrokerKind::ActiveMq, bad, "p").unwrap_err().contains("ActiveMQ"), "{bad:?}");
-        read(BrokerKind::RabbitMq, bad, "p").unwrap();
-    }
-    assert!(read(BrokerKind::RabbitMq, "amq.work", "p").unwrap_err().contains("amq."));
-    read(BrokerKind::ActiveMq, "amq.work", "p").unwrap();
+    assert_eq!(BrokerKind::RabbitMq.judge_queues("amq.work", "p")[0].field, "work_queue");
+    assert_eq!(BrokerKind::ActiveMq.judge_queues("amq.work", "p"), []);
 }

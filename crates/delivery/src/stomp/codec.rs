@@ -9,7 +9,9 @@ use tokio_util::codec::{Decoder, Encoder};
 use tracing::warn;
 
 use super::Frame;
+use mark::Mark;
 
+mod mark;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,8 @@ pub(crate) const MAX_HEADERS: usize = 64 * 1024;
 const HEADER_COST: usize = 32;
 /// Headers without which a frame cannot be read or answered, however large its others are.
 const KEPT: [&str; 5] = ["ack", "content-length", "message-id", "receipt-id", "subscription"];
+/// What a broker says once it has let us in.
+const COMMANDS: [&str; 3] = ["MESSAGE", "RECEIPT", "ERROR"];
 /// Longer than any command of STOMP; what is longer is another protocol's.
 const MAX_COMMAND: usize = 32;
 
@@ -29,8 +33,6 @@ const MAX_COMMAND: usize = 32;
 pub(crate) enum StompError {
     #[error("what the server says is not STOMP: is this the broker's STOMP port?")]
     NotStomp,
-    #[error("the broker sent a broken STOMP frame: {0}")]
-    Broken(&'static str),
     #[error("a line end or NUL in a STOMP header, which cannot be sent")]
     Unsendable,
     #[error("{0}")]
@@ -45,6 +47,8 @@ pub(crate) struct StompCodec {
     searched: usize,
     /// Whether there was a frame: from then on the other side is known to speak STOMP.
     greeted: bool,
+    /// A frame that lost its end, to be handed out next.
+    cut: Option<Frame>,
 }
 
 #[derive(Default)]
@@ -52,13 +56,15 @@ enum State {
     /// Line ends here are heart-beats.
     #[default]
     Between,
-    /// What is left of a body that went on after a NUL. The next NUL ends it.
+    /// What is left of a body that went on after its end. The next NUL ends it.
     Noise,
     Headers {
         frame: Frame,
         kept: usize,
         /// In the midst of a line that is too long to keep.
         skipping: bool,
+        /// The last line that was not empty ended with a NUL: if a command follows, that was a frame's end.
+        ended: bool,
     },
     Body {
         frame: Frame,
@@ -68,95 +74,99 @@ enum State {
     },
 }
 
+/// What came of the bytes at hand.
+enum Step {
+    Go(State),
+    Got(Frame, State),
+    /// There are too few.
+    Wait(State),
+}
+
 impl Decoder for StompCodec {
     type Item = Frame;
     type Error = StompError;
 
     fn decode(&mut self, src: &mut BytesMut) -> Result<Option<Frame>, StompError> {
+        if let Some(cut) = self.cut.take() {
+            return Ok(Some(cut));
+        }
         loop {
-            // `None`: the state was put back, and needs more bytes.
-            let next = match std::mem::take(&mut self.state) {
+            let step = match std::mem::take(&mut self.state) {
                 State::Between => self.command(src)?,
-                State::Noise => self.noise(src),
-                State::Headers { frame, kept, skipping } => self.header(src, frame, kept, skipping)?,
-                State::Body { frame, body, left } => match self.body(src, frame, body, left)? {
-                    Some(frame) => {
-                        self.greeted = true;
-                        return Ok(Some(frame));
-                    }
-                    // A body whose length was not true is read once more.
-                    None if !src.is_empty() => continue,
-                    None => None,
-                },
+                State::Noise => noise(src),
+                State::Headers { frame, kept, skipping, ended } => {
+                    self.header(src, frame, kept, skipping, ended)
+                }
+                State::Body { frame, body, left: None } => text(src, frame, body),
+                State::Body { frame, body, left: Some(left) } => sized(src, frame, body, left),
             };
-            match next {
-                Some(state) => self.state = state,
-                None => return Ok(None),
+            match step {
+                Step::Go(state) => self.state = state,
+                Step::Got(frame, state) => {
+                    self.state = state;
+                    self.greeted = true;
+                    return Ok(Some(frame));
+                }
+                Step::Wait(state) => {
+                    self.state = state;
+                    return Ok(None);
+                }
             }
         }
     }
 }
 
 impl StompCodec {
-    fn command(&mut self, src: &mut BytesMut) -> Result<Option<State>, StompError> {
+    fn command(&mut self, src: &mut BytesMut) -> Result<Step, StompError> {
         let beats = src.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
         src.advance(beats);
         let begin = &src[..src.len().min(MAX_COMMAND + 1)];
         let line = match begin.iter().position(|byte| matches!(byte, b'\n' | 0)) {
             Some(end) if begin[end] == b'\n' => trim(&begin[..end]),
-            None if begin.len() <= MAX_COMMAND => return Ok(None),
+            None if begin.len() <= MAX_COMMAND => return Ok(Step::Wait(State::Between)),
             _ => b"",
         };
         let command = std::str::from_utf8(line).unwrap_or_default();
         if !command.is_empty() && command.bytes().all(|byte| byte.is_ascii_uppercase()) {
-            let frame = Frame::new(command);
+            let begun = headers_of(command);
             self.line(src);
-            return Ok(Some(State::Headers { frame, kept: 0, skipping: false }));
+            return Ok(Step::Go(begun));
         }
         if !self.greeted {
             return Err(StompError::NotStomp);
         }
         // ActiveMQ gives text no length, also if there is a NUL in it.
         warn!("the broker sent a text with a NUL in it: what comes after the NUL is passed over");
-        Ok(Some(State::Noise))
+        Ok(Step::Go(State::Noise))
     }
 
-    fn noise(&mut self, src: &mut BytesMut) -> Option<State> {
-        let end = src.iter().position(|byte| *byte == 0);
-        src.advance(end.map_or(src.len(), |end| end + 1));
-        if end.is_none() {
-            self.state = State::Noise;
-        }
-        end.map(|_| State::Between)
+    /// Whether a frame is not whole whose rest may never come.
+    pub(crate) fn awaits_rest(&self) -> bool {
+        matches!(self.state, State::Headers { .. } | State::Body { left: Some(_), .. })
     }
 
-    /// Whether a body is not as long yet as its frame says.
-    pub(crate) fn awaits_length(&self) -> bool {
-        matches!(self.state, State::Body { left: Some(_), .. })
-    }
-
-    /// The rest of a body does not come: to ActiveMQ a text's `content-length` is a property like any other,
-    /// and need not be true. The body is read again, up to its NUL.
-    pub(crate) fn distrust_length(&mut self, src: &mut BytesMut) -> Result<(), StompError> {
-        match std::mem::take(&mut self.state) {
-            State::Body { frame, body, left: Some(_) } => self.again(src, frame, body),
-            state => {
-                self.state = state;
-                Ok(())
+    /// The rest of a frame does not come: to ActiveMQ a text's `content-length` is a property like any other,
+    /// and need not be true; and what began like a frame may have been the end of a text. The body is read
+    /// again, up to its NUL; what can be acknowledged is handed out, and all else forgotten.
+    pub(crate) fn distrust_rest(&mut self, src: &mut BytesMut) {
+        self.state = match std::mem::take(&mut self.state) {
+            State::Body { frame, body, left: Some(_) } => match again(src, frame, body) {
+                Step::Got(frame, state) => {
+                    self.cut = Some(frame);
+                    state
+                }
+                Step::Go(state) | Step::Wait(state) => state,
+            },
+            State::Headers { frame, ended, .. } => {
+                warn!("the broker sent the beginning of a frame and nothing more: it is passed over");
+                self.cut = Some(frame).filter(acknowledgeable);
+                self.searched = 0;
+                let end = src.iter().rposition(|byte| *byte == 0);
+                src.advance(end.map_or(0, |end| end + 1));
+                if ended || end.is_some() { State::Between } else { State::Noise }
             }
-        }
-    }
-
-    /// Puts back what was taken for a body, to find its end by the NUL.
-    fn again(&mut self, src: &mut BytesMut, frame: Frame, mut body: BytesMut) -> Result<(), StompError> {
-        if frame.length > body.len() {
-            return Err(StompError::Broken("its body is not of its content-length"));
-        }
-        body.unsplit(src.split());
-        *src = body;
-        let frame = Frame { length: 0, ..frame };
-        self.state = State::Body { frame, body: BytesMut::new(), left: None };
-        Ok(())
+            state => state,
+        };
     }
 
     fn header(
@@ -165,74 +175,54 @@ impl StompCodec {
         mut frame: Frame,
         mut kept: usize,
         skipping: bool,
-    ) -> Result<Option<State>, StompError> {
+        ended: bool,
+    ) -> Step {
         let Some(line) = self.line(src) else {
             let too_long = skipping || src.len() > MAX_HEADERS;
             if too_long {
                 src.clear();
                 self.searched = 0;
             }
-            self.state = State::Headers { frame, kept, skipping: too_long };
-            return Ok(None);
+            return Step::Wait(State::Headers { frame, kept, skipping: too_long, ended });
         };
-        if skipping || line.len() > MAX_HEADERS {
-            return Ok(Some(State::Headers { frame, kept, skipping: false }));
-        }
         let line = trim(&line);
-        if line.is_empty() {
-            let left = frame.header("content-length").and_then(|text| text.trim().parse().ok());
-            return Ok(Some(State::Body { frame, body: BytesMut::new(), left }));
+        if line.is_empty() && !skipping {
+            // ActiveMQ sends the names of JMS properties as they are, also if there is an empty line in them:
+            // a message's headers are not over before there is one that acknowledges it.
+            return Step::Go(if ended || (frame.command == "MESSAGE" && !acknowledgeable(&frame)) {
+                State::Headers { frame, kept, skipping: false, ended }
+            } else {
+                let left = frame.header("content-length").and_then(|text| text.trim().parse().ok());
+                State::Body { frame, body: BytesMut::new(), left }
+            });
         }
-        let line = String::from_utf8_lossy(line);
+        let nul = line.iter().rposition(|byte| *byte == 0);
+        let last = &line[nul.map_or(0, |nul| nul + 1)..];
+        if (nul.is_some() || ended) && COMMANDS.iter().any(|command| command.as_bytes() == last) {
+            // These were no headers, but the end of a text with NULs in it; or a name with all of this in it.
+            let begun = headers_of(&String::from_utf8_lossy(last));
+            return if acknowledgeable(&frame) { Step::Got(frame, begun) } else { Step::Go(begun) };
+        }
+        let ended = nul.is_some() && last.is_empty();
         // Without a colon it is what follows a line end in a header's name.
-        let Some((name, value)) = line.split_once(':') else {
-            return Ok(Some(State::Headers { frame, kept, skipping: false }));
-        };
-        let header = if unescaped(&frame.command) {
-            (name.to_owned(), value.to_owned())
-        } else {
-            (unescape(name), unescape(value))
-        };
-        let cost = line.len() + HEADER_COST;
-        let needed = || KEPT.contains(&header.0.as_str()) && frame.header(&header.0).is_none();
-        if kept + cost <= MAX_HEADERS || needed() {
-            kept += cost;
-            frame.headers.push(header);
+        let text = String::from_utf8_lossy(line);
+        let known = text.split_once(':').filter(|_| !skipping && line.len() <= MAX_HEADERS);
+        if let Some((name, value)) = known {
+            let header = if unescaped(&frame.command) {
+                (name.to_owned(), value.to_owned())
+            } else {
+                (unescape(name), unescape(value))
+            };
+            let cost = text.len() + HEADER_COST;
+            // Any of several may be the true one.
+            let tag = || header.0 == "ack" && kept + cost <= 2 * MAX_HEADERS;
+            let needed = || KEPT.contains(&header.0.as_str()) && frame.header(&header.0).is_none();
+            if kept + cost <= MAX_HEADERS || tag() || needed() {
+                kept += cost;
+                frame.headers.push(header);
+            }
         }
-        Ok(Some(State::Headers { frame, kept, skipping: false }))
-    }
-
-    fn body(
-        &mut self,
-        src: &mut BytesMut,
-        mut frame: Frame,
-        mut body: BytesMut,
-        left: Option<u64>,
-    ) -> Result<Option<Frame>, StompError> {
-        let end = match left {
-            Some(left) => usize::try_from(left).ok().filter(|left| *left < src.len()),
-            None => src.iter().position(|byte| *byte == 0),
-        };
-        let piece = src.split_to(end.unwrap_or(match left {
-            // Without its NUL the frame is not whole, even if all of its body is there.
-            Some(left) => usize::try_from(left).unwrap_or(usize::MAX).min(src.len()),
-            None => src.len(),
-        }));
-        let fits = piece.len().min(MAX_BODY - body.len());
-        body.extend_from_slice(&piece[..fits]);
-        frame.length += piece.len();
-        if end.is_none() {
-            let left = left.map(|left| left - piece.len() as u64);
-            self.state = State::Body { frame, body, left };
-            return Ok(None);
-        }
-        if src[0] != 0 {
-            self.again(src, frame, body)?;
-            return Ok(None);
-        }
-        src.advance(1);
-        frame.body = body.freeze();
-        Ok(Some(frame))
+        Step::Go(State::Headers { frame, kept, skipping: false, ended })
     }
 
     /// Takes a whole line, without its line feed.
@@ -250,6 +240,95 @@ impl StompCodec {
             }
         }
     }
+}
+
+fn headers_of(command: &str) -> State {
+    State::Headers { frame: Frame::new(command), kept: 0, skipping: false, ended: false }
+}
+
+fn acknowledgeable(frame: &Frame) -> bool {
+    frame.header("ack").is_some()
+}
+
+fn noise(src: &mut BytesMut) -> Step {
+    let end = src.iter().position(|byte| *byte == 0);
+    src.advance(end.map_or(src.len(), |end| end + 1));
+    if end.is_some() { Step::Go(State::Between) } else { Step::Wait(State::Noise) }
+}
+
+/// A body that its first NUL ends.
+fn text(src: &mut BytesMut, mut frame: Frame, mut body: BytesMut) -> Step {
+    let end = src.iter().position(|byte| *byte == 0);
+    let piece = src.split_to(end.unwrap_or(src.len()));
+    let fits = piece.len().min(MAX_BODY - body.len());
+    body.extend_from_slice(&piece[..fits]);
+    frame.length += piece.len();
+    if end.is_none() {
+        return Step::Wait(State::Body { frame, body, left: None });
+    }
+    src.advance(1);
+    frame.body = body.freeze();
+    Step::Got(frame, State::Between)
+}
+
+/// A body that says how long it is. While all of it is kept, that it was not true can be found out in the
+/// end; before the first byte of it is thrown away, and from then on, the next frame is looked for in it.
+fn sized(src: &mut BytesMut, mut frame: Frame, mut body: BytesMut, mut left: u64) -> Step {
+    let to_come = |left: u64| usize::try_from(left).unwrap_or(usize::MAX);
+    let fits = to_come(left).min(src.len()).min(MAX_BODY - body.len());
+    body.extend_from_slice(&src.split_to(fits));
+    frame.length += fits;
+    left -= fits as u64;
+    if left > 0 && !src.is_empty() {
+        if frame.length == MAX_BODY {
+            body.unsplit(src.split());
+            let found = mark::find(&body, MAX_BODY);
+            *src = body.split_off(MAX_BODY);
+            match found {
+                Mark::Found(_) => return again(src, frame, body),
+                Mark::Open(_) => return Step::Wait(State::Body { frame, body, left: Some(left) }),
+                Mark::None => {}
+            }
+        }
+        let piece = to_come(left).min(src.len());
+        let found = mark::find(src, piece);
+        let piece = match found {
+            Mark::Found(at) | Mark::Open(at) => at,
+            Mark::None => piece,
+        };
+        src.advance(piece);
+        frame.length += piece;
+        left -= piece as u64;
+        if matches!(found, Mark::Found(_)) {
+            src.advance(1);
+            frame.body = body.freeze();
+            return Step::Got(frame, State::Between);
+        }
+    }
+    if left > 0 || src.is_empty() {
+        // Without its NUL the frame is not whole, even if all of its body is there.
+        return Step::Wait(State::Body { frame, body, left: Some(left) });
+    }
+    if src[0] != 0 {
+        return again(src, frame, body);
+    }
+    src.advance(1);
+    frame.body = body.freeze();
+    Step::Got(frame, State::Between)
+}
+
+/// What was taken for a body was not of its length: it is put back, to find its end by the NUL. Where its
+/// end was thrown away it stays without it, and the rest is passed over.
+fn again(src: &mut BytesMut, mut frame: Frame, mut body: BytesMut) -> Step {
+    warn!("the broker sent a message whose content-length is not true");
+    if frame.length > body.len() {
+        frame.body = body.freeze();
+        return Step::Got(frame, State::Noise);
+    }
+    body.unsplit(src.split());
+    *src = body;
+    frame.length = 0;
+    Step::Go(State::Body { frame, body: BytesMut::new(), left: None })
 }
 
 impl Encoder<&Frame> for StompCodec {
@@ -308,7 +387,7 @@ fn put(dst: &mut BytesMut, text: &str, plain: bool, end: u8) -> bool {
 }
 
 /// ActiveMQ escapes values and not names, so a backslash that begins no escape of STOMP stands for itself.
-fn unescape(text: &str) -> String {
+pub(super) fn unescape(text: &str) -> String {
     let mut chars = text.chars();
     let mut out = String::with_capacity(text.len());
     while let Some(c) = chars.next() {

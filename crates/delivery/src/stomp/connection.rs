@@ -20,6 +20,8 @@ mod tests;
 
 /// A reader makes room for this much before it reads.
 const READ_AHEAD: usize = 16 * 1024;
+/// A frame comes in one go: one that is not whole for so long, heart-beats apart, never will be.
+const REST_WITHIN: Duration = Duration::from_secs(10);
 /// No heart-beat is awaited or sent for so long; stands for "never" where a timer needs a number.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -254,12 +256,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                     write.put_u8(b'\n');
                     flushed = false;
                 },
-                () = sleep_until(moved + beats.silence), if codec.awaits_length() => {
-                    // A frame comes in one go, unless it is this process that was stopped.
+                () = sleep_until(moved + REST_WITHIN), if parked.is_none() && codec.awaits_rest() => {
                     moved = Instant::now();
-                    match reader.read_buf(&mut read).now_or_never() {
-                        Some(Ok(count)) if !only_beats(&read, count) => heard = moved,
-                        _ => codec.distrust_length(&mut read).map_err(|error| error.to_string())?,
+                    // It may be this process that was stopped: then there is something to read.
+                    let count = match reader.read_buf(&mut read).now_or_never() {
+                        Some(Ok(count)) => count,
+                        _ => 0,
+                    };
+                    if count > 0 {
+                        heard = moved;
+                    }
+                    if only_beats(&read, count) {
+                        codec.distrust_rest(&mut read);
                     }
                 }
                 () = sleep_until(heard + beats.silence), if parked.is_none() => {

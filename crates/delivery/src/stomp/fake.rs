@@ -57,6 +57,12 @@ impl FakeBroker {
         self.say(&Frame::new("RECEIPT").with("receipt-id", id)).await;
     }
 
+    /// A message that says of its body how long it is, and need not be right.
+    pub(crate) async fn message(&mut self, said: usize, sent: usize) {
+        let head = format!("MESSAGE\nack:1\ncontent-length:{said}\n\n");
+        self.pipe.write_all(&[head.as_bytes(), &vec![b'x'; sent], b"\0\n"].concat()).await.unwrap();
+    }
+
     /// The next frame that the client sends.
     pub(crate) async fn next(&mut self) -> Frame {
         loop {

@@ -5,6 +5,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use super::codec::unescape;
+
 /// As much of a broker's own words as an error repeats.
 const MAX_REASON: usize = 300;
 
@@ -41,6 +43,14 @@ impl Frame {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whatever may acknowledge a message: an empty line in the name of a JMS property ends the headers too
+    /// early, and then the true one may be in what looks like the body.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = String> {
+        let headers = self.headers.iter().filter(|(name, _)| name == "ack").map(|(_, value)| value.clone());
+        let lines = self.body.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"ack:"));
+        headers.chain(lines.map(|value| unescape(&String::from_utf8_lossy(value))))
+    }
+
     /// What an ERROR says, in one line: its `message`, or the first line of its body. The rest of the body
     /// is left out; ActiveMQ puts a stack trace there.
     pub(crate) fn reason(&self) -> String {
@@ -74,6 +84,14 @@ mod tests {
         let frame = Frame::new("CONNECT").with("passcode", "hunter2").body("a payload");
         let shown = format!("{frame:?}");
         assert!(!shown.contains("hunter2") && !shown.contains("payload"), "{shown}");
+    }
+
+    #[test]
+    fn every_tag_is_found() {
+        let frame = Frame::new("MESSAGE").with("ack", "a").with("x", "ack:b").with("ack", "c");
+        assert_eq!(frame.tags().collect::<Vec<_>>(), ["a", "c"]);
+        let frame = frame.body("ack:d\\c1\n ack:e\nx:y\nack:f\n\nbody");
+        assert_eq!(frame.tags().collect::<Vec<_>>(), ["a", "c", "d:1", "f"]);
     }
 
     #[test]

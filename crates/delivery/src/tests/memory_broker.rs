@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) published: Vec<Outgoing>,
     /// Messages whose bodies have this in them are refused.
     pub(super) refuse: Option<&'static str>,
+    /// It lets everybody in, and takes no message.
+    pub(super) blocks: bool,
     /// So many of the next batch arrive, then the connection breaks.
     pub(super) break_after: Option<usize>,
     /// The answer for the last message of the next batch is lost.
@@ -117,6 +119,9 @@ impl Publisher for Connection {
     async fn publish(&mut self, messages: &[Outgoing]) -> Result<Vec<Result<(), String>>, BrokerError> {
         self.broker.change(|state| {
             state.reachable()?;
+            if state.blocks {
+                return Err(BrokerError("it is out of memory".to_owned()));
+            }
             let arrive = state.break_after.take();
             let mut answers = Vec::new();
             for message in &messages[..arrive.unwrap_or(messages.len())] {

@@ -25,8 +25,8 @@ pub(super) struct State {
     pub(super) taken: Vec<Announcement>,
     pub(super) takes: usize,
     pub(super) confirmed: Vec<i64>,
-    /// Chunks and waits, in the order in which they were cleared.
-    pub(super) cleared: Vec<(i64, Duration)>,
+    /// Chunks and waits, in the order in which they were deferred.
+    pub(super) deferred: Vec<(i64, Duration)>,
     pub(super) doubts: usize,
     pub(super) outbox: Vec<OutboxMessage>,
     pub(super) puts: usize,
@@ -39,11 +39,11 @@ impl MemoryLedger {
         Arc::new(Self(Told::new(State::default())))
     }
 
-    /// The waits of what was cleared are over.
+    /// The waits of what was deferred are over.
     pub(super) async fn waits_are_over(&self) {
-        self.0.until("something is cleared", |state| !state.cleared.is_empty()).await;
+        self.0.until("something is deferred", |state| !state.deferred.is_empty()).await;
         self.0.change(|state| {
-            let over = |taken: &Announcement| state.cleared.iter().any(|(chunk, _)| *chunk == taken.chunk.0);
+            let over = |taken: &Announcement| state.deferred.iter().any(|(chunk, _)| *chunk == taken.chunk.0);
             let (again, rest) = std::mem::take(&mut state.taken).into_iter().partition(over);
             (state.queued, state.taken) = (again, rest);
         });
@@ -102,10 +102,9 @@ impl Ledger for MemoryLedger {
         })?
     }
 
-    /// At once means that it is handed out again.
-    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+    async fn announcements_defer(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
         self.act(|state| {
-            state.cleared.extend(chunks.iter().map(|chunk| (chunk.0, wait)));
+            state.deferred.extend(chunks.iter().map(|chunk| (chunk.0, wait)));
         })
     }
 

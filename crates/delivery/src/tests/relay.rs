@@ -71,20 +71,39 @@ async fn nothing_is_announced_of_queues_that_are_not_known() {
 }
 
 #[tokio::test]
-async fn a_batch_that_breaks_half_way_is_cleared_and_announced_again() {
+async fn a_batch_that_breaks_half_way_is_deferred_and_announced_again() {
     let (broker, ledger) = (MemoryBroker::new(), MemoryLedger::new());
     broker.0.change(|state| state.break_after = Some(2));
     ledger.queue(1, 5);
     let bench = Bench::start_on(broker, ledger, None);
     bench.ledger.waits_are_over().await;
     bench.ledger.0.until("all are confirmed after all", |state| state.confirmed.len() == 5).await;
-    let (cleared, doubts) = bench.ledger.0.read(|state| (state.cleared.clone(), state.doubts));
+    let (deferred, doubts) = bench.ledger.0.read(|state| (state.deferred.clone(), state.doubts));
     let all: Vec<_> = one_to(5).into_iter().map(|chunk| (chunk, Duration::from_secs(1))).collect();
-    assert_eq!(cleared, all, "nothing is known of any of them");
+    assert_eq!(deferred, all, "nothing is known of any of them");
     assert_eq!(doubts, 2, "the broker may have lost everything");
     assert_eq!(bench.broker.0.read(|state| state.published.len()), 2 + 5);
     let health = bench.delivery.health();
     assert!(health.relay_connected && health.last_error.is_none(), "{health:?}");
+}
+
+/// A broker short of memory lets everybody in: that alone is no sign that it is well.
+#[tokio::test]
+async fn a_broker_that_takes_nothing_is_not_connected_before_it_does() {
+    let (broker, ledger) = (MemoryBroker::new(), MemoryLedger::new());
+    broker.0.change(|state| state.blocks = true);
+    ledger.queue(1, 3);
+    let bench = Bench::start_on(broker, ledger, None);
+    bench.broker.0.until("it is let in again", |state| state.connections == 2).await;
+    let takes = bench.ledger.0.read(|state| state.takes);
+    bench.ledger.0.until("there is nothing to send now", |state| state.takes > takes + 2).await;
+    let health = bench.delivery.health();
+    assert_eq!((health.relay_connected, health.last_error.as_deref()), (false, Some("it is out of memory")));
+    bench.broker.0.change(|state| state.blocks = false);
+    bench.ledger.waits_are_over().await;
+    bench.ledger.0.until("all are confirmed after all", |state| state.confirmed.len() == 3).await;
+    let health = bench.delivery.health();
+    assert_eq!((health.relay_connected, health.last_error), (true, None));
 }
 
 #[tokio::test]
@@ -95,7 +114,7 @@ async fn an_answer_that_is_lost_leaves_none_confirmed() {
     let bench = Bench::start_on(broker, ledger, None);
     bench.ledger.waits_are_over().await;
     bench.ledger.0.until("all are confirmed after all", |state| state.confirmed.len() == 3).await;
-    assert_eq!(bench.ledger.0.read(|state| state.cleared.len()), 3);
+    assert_eq!(bench.ledger.0.read(|state| state.deferred.len()), 3);
     assert_eq!(bench.broker.0.read(|state| state.connections), 2);
 }
 
@@ -106,8 +125,8 @@ async fn what_is_refused_waits_and_the_others_are_confirmed() {
     ledger.queue(1, 3);
     let bench = Bench::start_on(broker, ledger, None);
     bench.ledger.0.until("the others are confirmed", |state| state.confirmed == [1, 3]).await;
-    bench.ledger.0.until("it is cleared", |state| !state.cleared.is_empty()).await;
-    assert_eq!(bench.ledger.0.read(|state| state.cleared.clone()), [(2, Duration::from_secs(1))]);
+    bench.ledger.0.until("it is deferred", |state| !state.deferred.is_empty()).await;
+    assert_eq!(bench.ledger.0.read(|state| state.deferred.clone()), [(2, Duration::from_secs(1))]);
     // The queue may be gone: a new connection makes it again.
     bench.broker.0.until("it is connected anew, once", |state| state.connections == 2).await;
     assert_eq!(bench.ledger.0.read(|state| state.doubts), 1, "a refusal loses nothing");
@@ -139,7 +158,7 @@ async fn a_store_that_is_away_costs_no_connection() {
     bench.ledger.0.until("the confirm was lost", |state| state.takes > 0 && !state.lose_a_confirm).await;
     bench.ledger.queue(4, 6);
     bench.ledger.0.until("it goes on", |state| state.confirmed == [4, 5, 6]).await;
-    assert_eq!(bench.ledger.0.read(|state| state.cleared.len()), 0, "the broker has them");
+    assert_eq!(bench.ledger.0.read(|state| state.deferred.len()), 0, "the broker has them");
     assert_eq!(bench.broker.0.read(|state| state.connections), 1);
 }
 

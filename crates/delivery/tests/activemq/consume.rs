@@ -79,6 +79,30 @@ async fn no_more_than_the_prefetch_is_taken_from_others() {
     }
 }
 
+/// ActiveMQ looks at 200 messages at a time, and a single subscription would wait there for half a minute.
+#[tokio::test]
+async fn a_prefetch_of_more_than_a_page_is_filled() {
+    let broker = broker(&shared());
+    let mut publisher = soon(broker.publisher()).await.unwrap();
+    let batch: Vec<_> = (0..1000).map(work).collect();
+    soon(publisher.publish(&batch)).await.unwrap();
+    let mut consumer = soon(broker.consumer(450)).await.unwrap();
+    let held = take(consumer.as_mut(), 450).await;
+    soon(publisher.probe()).await.unwrap();
+    assert!(consumer.next().now_or_never().is_none(), "and not exceeded");
+    consumer.acknowledge(&tags(&held)).await.unwrap();
+    let rest = take(consumer.as_mut(), 450).await;
+    let mut all = [bodies(&held), bodies(&rest)].concat();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 900, "none twice");
+    soon(consumer.close()).await;
+
+    let mut consumer = soon(broker.consumer(650)).await.unwrap();
+    take(consumer.as_mut(), 550).await;
+    expect_no_more(&broker, consumer.as_mut()).await;
+}
+
 #[tokio::test]
 async fn waiting_for_a_message_may_be_given_up_at_any_time() {
     let broker = broker(&shared());

@@ -18,7 +18,10 @@ const LONG: Duration = Duration::from_secs(300);
 pub(crate) fn settings(url: &str, tls: TlsSettings) -> BrokerSettings {
     let name = unique_prefix();
     let (work, parking) = (format!("{name}.work"), format!("{name}.parking"));
-    BrokerSettings::read(BrokerKind::ActiveMq, &Secret::new(url), tls, &work, &parking).unwrap()
+    BrokerSettings::read(BrokerKind::ActiveMq, &Secret::new(url), tls)
+        .unwrap()
+        .with_queues(&work, &parking)
+        .unwrap()
 }
 
 /// Queues of the test's own on the shared broker.
@@ -54,8 +57,7 @@ pub(crate) async fn take(consumer: &mut dyn Consumer, count: usize) -> Vec<Incom
     taken
 }
 
-/// The bodies of the next messages, acknowledged a hundred at a time: ActiveMQ hands out 200 at once, and
-/// then waits for an acknowledgement whatever the prefetch.
+/// The bodies of the next messages, acknowledged a hundred at a time.
 pub(crate) async fn drain(consumer: &mut dyn Consumer, count: usize) -> Vec<Vec<u8>> {
     let mut bodies = Vec::new();
     while bodies.len() < count {

@@ -29,8 +29,11 @@ impl Brokered {
         let url = private.as_ref().map_or_else(|| server.shared_url(), |private| private.url().to_owned());
         let prefix = unique_prefix();
         let (work, parking) = (format!("{prefix}.work"), format!("{prefix}.parking"));
-        let settings = BrokerSettings::read(kind, &Secret::new(url), TlsSettings::default(), &work, &parking);
-        Self { settings: settings.expect("the URL of a test broker"), private }
+        let settings = BrokerSettings::read(kind, &Secret::new(url), TlsSettings::default())
+            .expect("the URL of a test broker")
+            .with_queues(&work, &parking)
+            .expect("names of test queues");
+        Self { settings, private }
     }
 
     /// The same with the queues exchanged: what sends to and takes from the work queue then does so with

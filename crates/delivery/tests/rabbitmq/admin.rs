@@ -53,7 +53,10 @@ impl Admin {
     pub(crate) fn settings(&self) -> BrokerSettings {
         let url = Secret::new(self.url.as_str());
         let tls = TlsSettings::default();
-        BrokerSettings::read(BrokerKind::RabbitMq, &url, tls, &self.work, &self.parking).unwrap()
+        BrokerSettings::read(BrokerKind::RabbitMq, &url, tls)
+            .unwrap()
+            .with_queues(&self.work, &self.parking)
+            .unwrap()
     }
 
     pub(crate) async fn channel(&self) -> Channel {

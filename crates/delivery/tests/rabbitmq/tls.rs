@@ -71,7 +71,9 @@ async fn the_brokers_own_certificate_is_checked() {
     let url = Secret::new(shared.shared_tls_url());
     let read = |ca: String| {
         let tls = TlsSettings { ca: Some(ca), client: None };
-        let settings = BrokerSettings::read(BrokerKind::RabbitMq, &url, tls, &admin.work, &admin.parking);
+        let settings = BrokerSettings::read(BrokerKind::RabbitMq, &url, tls)
+            .unwrap()
+            .with_queues(&admin.work, &admin.parking);
         RabbitMq::new(settings.unwrap()).unwrap()
     };
     let broker = read(std::fs::read_to_string(shared.shared_ca_file()).unwrap());

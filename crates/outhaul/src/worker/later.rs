@@ -1,5 +1,5 @@
-//! Messages that have to come again: their chunks are QUEUED, and cannot run here now. The announcement
-//! is cleared first and the message acknowledged after, so that a process that dies in between loses neither.
+//! Messages that have to come again: their chunks are QUEUED, and cannot run here now. The announcement is cleared
+//! or deferred first and the message acknowledged after, so that a process that dies in between loses neither.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) struct Later {
 }
 
 impl Later {
-    /// The chunk is to be announced again after `wait`, in the place of its message.
+    /// The chunk is to be announced again after `wait`, at once if that is zero, in the place of its message.
     pub(super) fn add(&mut self, chunk: ChunkId, wait: Duration, message: Option<Message>) {
         self.chunks.entry(wait).or_default().push(chunk);
         self.messages.extend(message);
@@ -29,7 +29,12 @@ impl Later {
     /// reached they are kept, to be told of the next time.
     pub(super) async fn tell(&mut self, store: &dyn Store) -> StoreResult<()> {
         while let Some((wait, chunks)) = self.chunks.pop_first() {
-            if let Err(error) = store.announcements_clear(&chunks, wait).await {
+            let told = if wait.is_zero() {
+                store.announcements_clear(&chunks).await
+            } else {
+                store.announcements_defer(&chunks, wait).await
+            };
+            if let Err(error) = told {
                 self.chunks.insert(wait, chunks);
                 return Err(error);
             }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outhaul_core::delivery::{Delivery, Message, Receipt};
+use outhaul_core::delivery::{Delivery, Message, NAMES_NOTHING, Receipt};
 use outhaul_core::id::{QueueId, WorkerId};
 use outhaul_core::state::LOST_LEASES_TO_ISOLATE;
 use outhaul_core::store::{Store, StoreResult};
@@ -28,7 +28,6 @@ mod passing;
 mod waiting;
 
 pub(crate) use named::Named;
-pub(crate) use passing::Passing;
 
 /// With a broker each process has names of its own that wait for slots: one that has none left gives its slots
 /// back after so long, and one that lacks slots asks for them as often.
@@ -105,7 +104,6 @@ pub(crate) struct Worker {
     pub(crate) runner: Runner,
     /// What is left of messages, with a broker.
     pub(crate) named: Named,
-    pub(crate) passing: Passing,
 }
 
 impl Worker {
@@ -240,16 +238,11 @@ impl Worker {
     }
 
     /// Runs a chunk that lost its leases before with no other beside it, so that it cannot take
-    /// neighbours with it. Nothing is claimed meanwhile, and messages are passed on.
+    /// neighbours with it. Nothing is claimed meanwhile, and messages go to others.
     async fn run_alone(&mut self, chunk: Arc<OwnedChunk>, stop: &CancellationToken) {
         self.let_all_go().await;
-        let over = CancellationToken::new();
-        let alone = async {
-            self.alone(chunk, stop).await;
-            over.cancel();
-        };
-        let ((), left) = tokio::join!(alone, self.passing.run(&over));
-        self.named.keep(left);
+        self.alone(chunk, stop).await;
+        self.delivery.consume(true);
     }
 
     async fn alone(&self, chunk: Arc<OwnedChunk>, stop: &CancellationToken) {
@@ -279,7 +272,6 @@ impl Worker {
 /// Puts a message aside that names nothing.
 fn park(delivery: &dyn Delivery, message: Option<Message>) {
     if let Some(message) = message {
-        delivery
-            .park(message, "there is no such job or chunk here (does another installation use this queue?)");
+        delivery.park(message, NAMES_NOTHING);
     }
 }

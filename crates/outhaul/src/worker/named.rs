@@ -1,7 +1,7 @@
 //! The look of a worker with a broker: it claims what messages name, and nothing else. What cannot run
 //! now keeps no message and no place: it waits here for a slot, or is announced again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use outhaul_core::delivery::Message;
 use outhaul_core::id::QueueId;
 use outhaul_core::store::StoreResult;
 use outhaul_core::worker::Want;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::later::{Later, SOON};
 use super::waiting::{Waiter, Waiting};
@@ -33,6 +33,8 @@ pub(crate) struct Named {
     messages_first: bool,
     /// Since when there has been no free place.
     full_since: Option<Instant>,
+    /// Queues of others that messages named; each was told of once.
+    strange: HashSet<QueueId>,
 }
 
 impl Named {
@@ -93,7 +95,7 @@ impl Worker {
         let settled = if free > 0 { self.claim_inbox(free).await } else { Ok(Settled::default()) };
         self.pass_on_what_is_held_up(free).await;
         if let Err(error) = self.named.later.tell(self.store.as_ref()).await {
-            debug!(%error, "announcements could not be cleared: their messages are kept until they can be");
+            debug!(%error, "announcements could not be deferred: their messages are kept until they can be");
         }
         let Settled { alone, claimed, again } = settled?;
         // Messages that cannot be taken must not wake it; a place that frees up does.
@@ -128,7 +130,7 @@ impl Worker {
         }
         let mut held_up = std::mem::take(&mut self.named.inbox);
         held_up.extend(self.delivery.take(usize::MAX).unwrap_or_default());
-        if let Err(error) = self.passing.pass_on(&mut held_up).await {
+        if let Err(error) = self.pass_on(&mut held_up).await {
             debug!(%error, messages = held_up.len(), "messages could not be passed on, trying again");
         }
         self.named.keep(held_up);
@@ -223,6 +225,17 @@ impl Worker {
                 NotClaimed::Over => drop(message),
                 NotClaimed::NotNow { chunk, queue, because } => {
                     debug!(job_id = name.job_id, chunk_key = name.chunk_key, ?because, "cannot run here now");
+                    if because == NotNow::UnknownQueue && self.named.strange.insert(queue) {
+                        let hint = message.as_ref().and_then(|message| message.queue.as_deref());
+                        let queue = hint.unwrap_or("a queue");
+                        // Only others can run it; where there are none it comes and goes for ever.
+                        warn!(
+                            queue,
+                            "messages name chunks of {queue}, which this worker does not \
+                             know; they are passed on (do all workers of this broker have the same \
+                             configuration?)"
+                        );
+                    }
                     let waiter = Waiter::new(name, chunk, queue, asked_at);
                     let unasked = asked_of != Some(queue);
                     let (wait, look_again) = self.not_now(waiter, because, unasked);
@@ -245,8 +258,8 @@ impl Worker {
         Settled { alone: self.take(claimed.collect(), asked_at), claimed: true, again }
     }
 
-    /// When a chunk that could not be claimed is announced again, unless it waits here and the claim has put
-    /// its announcement off; and whether a look at once may help.
+    /// When a chunk that could not be claimed is announced again, unless it waits here and the claim has deferred
+    /// its announcement; and whether a look at once may help.
     fn not_now(&mut self, waiter: Waiter, because: NotNow, unasked: bool) -> (Option<Duration>, bool) {
         let queue = self.queues.iter().find(|queue| queue.id == waiter.queue);
         let budgeted = queue.and_then(|queue| Some((queue, queue.budget?)));
@@ -266,13 +279,17 @@ impl Worker {
         }
     }
 
-    /// Nothing will be claimed here for a while: others shall have what was told to this process.
+    /// Nothing will be claimed here for a while: others shall have what was told to this process, and what would
+    /// be.
     pub(super) async fn let_all_go(&mut self) {
-        let Named { inbox, waiting, later, .. } = &mut self.named;
+        self.delivery.consume(false);
+        let mut inbox = std::mem::take(&mut self.named.inbox);
+        let passed = self.pass_on(&mut inbox).await;
+        let Named { waiting, later, .. } = &mut self.named;
         waiting.drain().for_each(|chunk| later.add(chunk, SOON, None));
-        let passed = self.passing.pass_on(inbox).await;
         if let Err(error) = passed.and(later.tell(self.store.as_ref()).await) {
             debug!(%error, messages = inbox.len(), "messages could not be passed on");
         }
+        self.named.keep(inbox);
     }
 }

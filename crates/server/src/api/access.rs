@@ -6,6 +6,7 @@ use outhaul_core::audit::{AuditAct, AuditEntry};
 use outhaul_core::id::JobId;
 use outhaul_core::identity::ANONYMOUS;
 use outhaul_core::job::Job;
+use outhaul_core::store::Redriver;
 use outhaul_export::scope_of;
 
 use super::AppState;
@@ -23,10 +24,10 @@ pub(super) fn allow(caller: &Caller, act: Act) -> Result<(), Problem> {
     answer(may(caller, act, None))
 }
 
-/// The job, if the caller may do this to it. Whether they could do it to any job is decided before it is looked
-/// for, so that a refusal says nothing about what there is.
+/// The job, if the caller may do this to it. It is looked for first, so that what they may not see is not there
+/// whatever they want to do to it; only whoever sees no job at all is told so at once.
 pub(super) async fn job(state: &AppState, caller: &Caller, act: Act, job_id: &JobId) -> Result<Job, Problem> {
-    allow(caller, act)?;
+    allow(caller, Act::Read)?;
     let job = state.store.job_get(job_id).await?.ok_or_else(Problem::no_such_job)?;
     allow_on(caller, act, &job)?;
     Ok(job)
@@ -97,10 +98,7 @@ pub(super) async fn record<'a>(
     job_id: Option<&JobId>,
     detail: Option<String>,
 ) -> Result<Recorded<'a>, Problem> {
-    if state.auth.jwt().is_none() {
-        return Ok(Recorded { state, entry: None });
-    }
-    let actor = caller.subject().to_owned();
+    let Some(actor) = actor(state, caller) else { return Ok(Recorded { state, entry: None }) };
     let entry = AuditEntry { actor, act, job_id: job_id.cloned(), detail: detail.map(shortened) };
     state.store.audit_record(std::slice::from_ref(&entry)).await?;
     Ok(Recorded { state, entry: Some(entry) })
@@ -113,6 +111,16 @@ pub(super) async fn record_operation<'a>(
     what: String,
 ) -> Result<Recorded<'a>, Problem> {
     record(state, caller, AuditAct::Operate, None, Some(what)).await
+}
+
+/// Who redrives dead letters, where callers can be told apart. The store records it, for only there it is known
+/// which jobs they were of.
+pub(super) fn redriver(state: &AppState, caller: &Caller, detail: String) -> Option<Redriver> {
+    Some(Redriver { actor: actor(state, caller)?, detail: Some(shortened(detail)) })
+}
+
+fn actor(state: &AppState, caller: &Caller) -> Option<String> {
+    state.auth.jwt().map(|_| caller.subject().to_owned())
 }
 
 /// What stands in the trail and is done next.

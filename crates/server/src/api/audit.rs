@@ -53,7 +53,9 @@ impl From<AuditAct> for AuditActView {
     }
 }
 
-/// Something that somebody was about to do, and did unless a later entry says that it was not done.
+/// Something that somebody was allowed to do, asked for and was about to be done. A later entry of the same actor
+/// and act whose detail begins with `not done: ` takes it back; where a process or the database failed in
+/// between, it may stand for something that did not happen.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AuditView {

@@ -272,13 +272,12 @@ async fn look(
     row: &ManifestRow,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    match answered(row, headers)? {
-        Err(unchanged) => Ok(unchanged),
-        Ok(part) => {
-            is_there(state, job_id, row).await?;
-            described(row, part.as_ref(), Body::empty())
-        }
+    if let Some(unchanged) = unchanged(row, headers) {
+        return Ok(unchanged);
     }
+    is_there(state, job_id, row).await?;
+    // Parts are there for those who want bytes (RFC 9110, 14.2).
+    described(row, None, Body::empty())
 }
 
 /// A link is only given for what is really there: the storage's own 404 would not be ours.
@@ -295,15 +294,25 @@ async fn redirect(
     Ok((StatusCode::TEMPORARY_REDIRECT, headers).into_response())
 }
 
+fn tag(row: &ManifestRow) -> String {
+    format!("\"{}\"", row.file.sha256)
+}
+
+/// The answer to a client that has the file already.
+fn unchanged(row: &ManifestRow, headers: &HeaderMap) -> Option<Response> {
+    let tag = tag(row);
+    etag::has(headers, &tag).then(|| (StatusCode::NOT_MODIFIED, [(ETAG, etag::header(&tag))]).into_response())
+}
+
 /// Which part of the file is asked for; else the answer that needs none of it: the client has it already, or there
 /// is no such part.
 fn answered(row: &ManifestRow, headers: &HeaderMap) -> Result<Result<Option<Range<u64>>, Response>, Problem> {
-    let size = u64::try_from(row.file.bytes).map_err(|_| Problem::internal())?;
-    let tag = format!("\"{}\"", row.file.sha256);
-    if etag::has(headers, &tag) {
-        return Ok(Err((StatusCode::NOT_MODIFIED, [(ETAG, etag::header(&tag))]).into_response()));
+    if let Some(unchanged) = unchanged(row, headers) {
+        return Ok(Err(unchanged));
     }
-    let wanted = if etag::range_applies(headers, &tag) { wanted(headers, size) } else { Wanted::Whole };
+    let size = u64::try_from(row.file.bytes).map_err(|_| Problem::internal())?;
+    let applies = etag::range_applies(headers, &tag(row));
+    let wanted = if applies { wanted(headers, size) } else { Wanted::Whole };
     match wanted {
         Wanted::Whole => Ok(Ok(None)),
         Wanted::Part(range) => Ok(Ok(Some(range))),

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument as _;
+use url::Url;
 
 use super::problem::Problem;
 
@@ -95,8 +98,42 @@ fn request_id(headers: &HeaderMap) -> String {
 /// Whether a browser says that a page of another site wants to change something. The calls without a
 /// body would otherwise need no preflight.
 fn is_cross_site(request: &Request) -> bool {
-    let site = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
-    !request.method().is_safe() && matches!(site, Some(b"cross-site" | b"same-site"))
+    if request.method().is_safe() {
+        return false;
+    }
+    match request.headers().get("sec-fetch-site") {
+        Some(site) => matches!(site.as_bytes(), b"cross-site" | b"same-site"),
+        // Older browsers send none, and none does to plain http on another machine.
+        None => is_of_another_origin(request),
+    }
+}
+
+/// Whether a request has an `Origin` that is not this server; without one it is not of a page. Bearer tokens are
+/// let through, for proxies may change `Host`: a page of another site cannot send one, as its browser asks first
+/// and is told no. What browsers add by themselves, such as `Basic`, says nothing.
+fn is_of_another_origin(request: &Request) -> bool {
+    let headers = request.headers();
+    let is_bearer = |value: &HeaderValue| {
+        value.as_bytes().get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
+    };
+    if headers.get_all(AUTHORIZATION).iter().any(is_bearer) {
+        return false;
+    }
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
+    headers.get_all(ORIGIN).iter().any(|origin| !is_same(origin, host).unwrap_or(false))
+}
+
+/// Whether an `Origin` has the name and the port of a `Host`, which may leave out the usual port; `None`: one of
+/// them is no such thing. The scheme is not compared, for TLS may end before us.
+fn is_same(origin: &HeaderValue, host: Option<&str>) -> Option<bool> {
+    let origin = origin.to_str().ok()?;
+    let (scheme, place) = origin.split_once("://")?;
+    // `Url` would take a path as well, and neither may have one.
+    let (place, host) = (place.parse::<Authority>().ok()?, host?.parse::<Authority>().ok()?);
+    let at = |place: &Authority| Url::parse(&format!("{scheme}://{place}")).ok().map(|url| url.origin());
+    // An origin that is no name and port, as that of an extension, equals nothing, not even itself.
+    Some(at(&place)? == at(&host)?)
 }
 
 fn protect(headers: &mut HeaderMap) {
@@ -166,6 +203,78 @@ mod tests {
         assert_eq!(ask(LONG, from(Request::post("/ok"), "same-origin")).await.status(), 200);
         assert_eq!(ask(LONG, from(Request::get("/ok"), "cross-site")).await.status(), 200);
         assert_eq!(ask(LONG, Request::post("/ok")).await.status(), 200);
+    }
+
+    #[tokio::test]
+    async fn where_a_browser_does_not_say_from_which_site_the_origin_decides() {
+        // Host, Origin, status of a POST.
+        let table = [
+            ("localhost:8080", "http://localhost:8080", 200),
+            ("LocalHost:8080", "HTTP://LOCALHOST:8080", 200),
+            ("exports.example", "http://exports.example", 200),
+            ("exports.example:80", "http://exports.example", 200),
+            ("exports.example", "http://exports.example:80", 200),
+            ("exports.example", "https://exports.example", 200),
+            ("exports.example:443", "https://exports.example", 200),
+            ("[::1]:8080", "http://[::1]:8080", 200),
+            ("[::1]:8080", "http://[0:0::1]:8080", 200),
+            ("exports.example", "http://evil.example", 403),
+            ("exports.example", "http://exports.example.evil.example", 403),
+            ("exports.example", "http://evil.exports.example", 403),
+            ("exports.example", "http://exports.example:8080", 403),
+            ("exports.example:8080", "http://exports.example", 403),
+            ("exports.example:8080", "http://exports.example:8081", 403),
+            ("exports.example:80", "https://exports.example", 403),
+            ("127.0.0.1:8080", "http://localhost:8080", 403),
+            ("exports.example", "null", 403),
+            ("exports.example", "", 403),
+            ("exports.example", "exports.example", 403),
+            ("exports.example", "http://", 403),
+            ("exports.example", "http://exports.example/", 403),
+            ("exports.example", "http://exports.example#", 403),
+            ("exports.example", "http://exports.example http://evil.example", 403),
+            ("exports.example", "http://exports.example:99999", 403),
+            ("exports.example", "http://[::1", 403),
+            ("exports.example", "file://", 403),
+            ("exports.example", "chrome-extension://exports.example", 403),
+            ("exports.example", "\u{e9}", 403),
+            ("", "http://exports.example", 403),
+            ("exports.example/", "http://exports.example", 403),
+        ];
+        for (host, origin, status) in table {
+            let call = |request: axum::http::request::Builder| {
+                let origin = HeaderValue::from_bytes(origin.as_bytes()).unwrap();
+                request.header("host", host).header("origin", origin)
+            };
+            let answer = ask(LONG, call(Request::post("/ok"))).await;
+            assert_eq!(answer.status(), status, "{origin} at {host}");
+            assert_eq!(
+                ask(LONG, call(Request::get("/ok"))).await.status(),
+                200,
+                "{origin} may look at {host}"
+            );
+            let with = async |name: &str, value: &str| {
+                ask(LONG, call(Request::post("/ok")).header(name, value)).await.status().as_u16()
+            };
+            // A browser that does say it is believed.
+            assert_eq!(with("sec-fetch-site", "same-origin").await, 200, "{origin} at {host}");
+            assert_eq!(with("sec-fetch-site", "cross-site").await, 403, "{origin} at {host}");
+            // A page of another site cannot send a token; what a browser adds by itself is none.
+            for token in ["Bearer x", "bearer x"] {
+                assert_eq!(with("authorization", token).await, 200, "{origin} at {host}");
+            }
+            for other in ["Basic eDp5", "Negotiate x", "Bearer", "Bearerx"] {
+                assert_eq!(with("authorization", other).await, status, "{origin} at {host}");
+            }
+        }
+        let two = Request::post("/ok").header("host", "a.example").header("origin", "http://a.example");
+        assert_eq!(ask(LONG, two.header("origin", "http://b.example")).await.status(), 403);
+        let without_host = Request::post("/ok").header("origin", "http://a.example");
+        assert_eq!(ask(LONG, without_host).await.status(), 403);
+        let in_address = Request::post("http://a.example/ok").header("origin", "http://a.example");
+        assert_eq!(ask(LONG, in_address).await.status(), 200, "HTTP/2 has it there");
+        let no_page = Request::post("/ok").header("host", "a.example");
+        assert_eq!(ask(LONG, no_page).await.status(), 200);
     }
 
     #[test]

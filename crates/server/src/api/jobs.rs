@@ -138,6 +138,10 @@ pub(super) async fn cancel(
             tracing::info!(job = %job_id, "api.job_cancelled");
             accepted(&state, find(&state, &job_id).await?).await
         }
+        Cancelled::Already => {
+            recorded.not_done("it was cancelled already").await;
+            accepted(&state, find(&state, &job_id).await?).await
+        }
         Cancelled::TooLate(status) => Err(recorded.refused(too_late(status)).await),
         Cancelled::Unknown => Err(recorded.refused(Problem::no_such_job()).await),
     }

@@ -59,11 +59,10 @@ pub(super) async fn prioritise(
     headers: HeaderMap,
     sent: Body,
 ) -> Result<Response, Problem> {
-    access::allow(&caller, Act::Change)?;
+    let job = access::job(&state, &caller, Act::Change, &job_id).await?;
     let limits = state.limits;
     let sent = body::read(&headers, sent, limits.max_body_bytes, limits.request_timeout).await?;
     let priority = read(&sent).map_err(Problem::invalid)?;
-    let job = access::job(&state, &caller, Act::Change, &job_id).await?;
     let too_late = |status: JobStatus| {
         Problem::conflict(format!("the job is {}: its priority means nothing now", status.as_str()))
     };

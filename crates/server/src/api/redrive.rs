@@ -6,7 +6,6 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use chrono::{DateTime, Utc};
-use outhaul_core::audit::AuditAct;
 use outhaul_core::dead_letter::DeadLetterFilter;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -117,14 +116,11 @@ pub(super) async fn redrive(
     if dry_run || matched == 0 {
         return Ok(Json(RedriveView { matched, redriven: 0 }));
     }
-    let detail = Some(format!("at most {limit} dead letters of {}", sent["filter"]));
-    let recorded = access::record(&state, &caller, AuditAct::Redrive, filter.job_id.as_ref(), detail).await?;
-    let redriven = state.store.dead_letters_redrive(&filter, limit).await?;
+    let by = access::redriver(&state, &caller, format!("of the dead letters of {}", sent["filter"]));
+    let redriven = state.store.dead_letters_redrive(&filter, limit, by.as_ref()).await?;
     tracing::info!(by = caller.subject(), matched, redriven, limit, "api.dead_letters_redriven");
     if redriven > 0 {
         state.delivery.announce();
-    } else {
-        recorded.not_done("none of them could be redriven").await;
     }
     Ok(Json(RedriveView { matched, redriven }))
 }

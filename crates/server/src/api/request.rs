@@ -120,6 +120,14 @@ impl Judged {
         &self.options.depends_on
     }
 
+    /// How many chunks it makes.
+    pub(super) fn chunks(&self) -> usize {
+        match &self.work {
+            Work::Export(plan) => plan.chunks.len(),
+            Work::Custom(_) => 1,
+        }
+    }
+
     /// Answers `dryRun`.
     pub(super) async fn foresee(&self, state: &AppState) -> Result<PlanView, Problem> {
         match &self.work {

@@ -17,6 +17,7 @@ use super::job_view::JobView;
 use super::problem::described::BadRequest;
 use super::problem::{FieldError, Problem, ProblemBody};
 use super::query::Query;
+use super::request::Asker;
 use super::submissions::Submissions;
 use super::submit_view::{JobRequest, PlanView};
 use super::{AppState, access, jobs, json as body, request, traceparent};
@@ -49,7 +50,7 @@ use crate::auth::{Act, Caller};
         (status = 409, description = "Somebody else's equal job has not ended, and the job type allows one at a time", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "The key was used for another request", body = ProblemBody, content_type = "application/problem+json"),
         (status = 429, description = "Too many requests, too many open chunks, or too many submissions of this caller at once; \
-            `Retry-After` says when to come back", body = ProblemBody, content_type = "application/problem+json"),
+            `Retry-After` says when to come back. A job with more chunks than the caller may ever have open is 400", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 pub(super) async fn submit(
@@ -77,6 +78,7 @@ pub(super) async fn submit(
         && let Ok(Some(judged)) = &judged
     {
         check_parents(&state, asker.owner, judged.parents(), &mut errors).await?;
+        errors.extend(too_large(&asker, judged.chunks()));
     }
     let judged = match judged {
         _ if !errors.is_empty() => return Err(Problem::invalid(errors)),
@@ -89,9 +91,14 @@ pub(super) async fn submit(
         return Ok(Json(judged.foresee(&state).await?).into_response());
     }
     let job = judged.into_new_job(&state.storage, traceparent::read(&headers), &asker);
+    let too_large = too_large(&asker, job.chunks.len());
     let turn = submissions.turn(caller.subject()).await?;
     let submitted = state.store.job_submit(job).await?;
     drop(turn);
+    // Only now, for a repeated request finds its job also where the quota has become smaller since.
+    if let (Submitted::OverQuota(_), Some(too_large)) = (&submitted, too_large) {
+        return Err(Problem::invalid(vec![too_large]));
+    }
     let job = stored(&state, &caller, submitted).await?;
     jobs::accepted(&state, job).await
 }
@@ -123,6 +130,15 @@ async fn stored(state: &AppState, caller: &Caller, submitted: Submitted) -> Resu
     }
 }
 
+/// What is wrong with a job that is larger than all that its owner may have open: no waiting helps it.
+fn too_large(asker: &Asker<'_>, chunks: usize) -> Option<FieldError> {
+    let quota = asker.quota.filter(|quota| chunks as u64 > *quota)?;
+    let message = format!(
+        "makes {chunks} chunks, but you may have at most {quota} open (`limits.max_open_chunks`): submit smaller jobs"
+    );
+    Some(FieldError::new("/items", message))
+}
+
 /// What storing the job would find wrong with its parents, without storing it.
 async fn check_parents(
     state: &AppState,
@@ -141,7 +157,11 @@ async fn check_parents(
 }
 
 fn no_such_parents(missing: &[JobId]) -> Vec<FieldError> {
-    missing.iter().map(|job| FieldError::new("/dependsOn", format!("there is no job {job}"))).collect()
+    // True of another's job as of one that never was, whoever asks.
+    missing
+        .iter()
+        .map(|job| FieldError::new("/dependsOn", format!("{job} is no job that you submitted")))
+        .collect()
 }
 
 /// The store's update is guarded: of many that come at once, one redrives, and all get the job as it

@@ -90,23 +90,11 @@ impl JwtSettings {
     }
 
     fn key_problems(&self) -> Vec<(&'static str, String)> {
-        let mut found = Vec::new();
+        let mut found: Vec<_> = self.keys.problem(&self.algorithms).into_iter().collect();
         let kind = match &self.keys {
-            Keys::Jwks(url) => {
-                found.extend(url_problem(url).map(|problem| ("jwks_url", problem.into())));
-                None
-            }
-            Keys::PublicKey(pem) => match Key::public(pem) {
-                Ok(key) => Some(key.kind),
-                Err(problem) => {
-                    found.push(("public_key_file", problem));
-                    None
-                }
-            },
-            Keys::Secret(secret) => {
-                found.extend(secret_problem(secret, &self.algorithms).map(|problem| ("secret", problem)));
-                Some(KeyKind::Secret)
-            }
+            Keys::Jwks(_) => None,
+            Keys::PublicKey(pem) => Key::public(pem).ok().map(|key| key.kind),
+            Keys::Secret(_) => Some(KeyKind::Secret),
         };
         if self.algorithms.is_empty() {
             found.push(("algorithms", "must have at least one; leave it out for the usual ones".into()));
@@ -119,6 +107,17 @@ impl JwtSettings {
             }
         }
         found
+    }
+}
+
+impl Keys {
+    /// What is wrong with them by themselves, as (name, message), where they are used with these algorithms.
+    pub(crate) fn problem(&self, algorithms: &[Algorithm]) -> Option<(&'static str, String)> {
+        match self {
+            Self::Jwks(url) => url_problem(url).map(|problem| ("jwks_url", problem.into())),
+            Self::PublicKey(pem) => Key::public(pem).err().map(|problem| ("public_key_file", problem)),
+            Self::Secret(secret) => secret_problem(secret, algorithms).map(|problem| ("secret", problem)),
+        }
     }
 }
 
@@ -162,7 +161,8 @@ fn judge_identity(name: &str, identity: &NamedIdentity, found: &mut Found) {
         found.push((format!("{path}.department"), message.into()));
     }
     if !identity.claims.iter().all(|(name, value)| !name.contains('\0') && can_be_kept(value)) {
-        let message = "must have no NUL characters, no numbers beyond 15 digits, and at most 120 levels";
+        let message =
+            "must have no NUL characters, no numbers but whole ones of 64 bits, and at most 120 levels";
         found.push((format!("{path}.claims"), message.into()));
     }
 }

@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::steps::{Allow, Answer, Client, ClientError, Question};
 
-/// How many identities a yes is remembered of, before those are dropped that are no longer believed.
+/// How many identities a yes is remembered of, at most.
 const MANY: usize = 10_000;
 
 /// Who is asked, and how.
@@ -104,6 +104,10 @@ impl Hook {
         let mut vouched = self.vouched.lock().unwrap_or_else(PoisonError::into_inner);
         if vouched.len() >= MANY {
             vouched.retain(|_, asked| asked.elapsed() < self.max_age);
+        }
+        if vouched.len() >= MANY {
+            // Rather asked once more than looked through at every answer.
+            vouched.clear();
         }
         vouched.insert(key, asked);
     }

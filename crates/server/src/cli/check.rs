@@ -310,7 +310,10 @@ mod tests {
     async fn a_broker_that_lets_nobody_in_is_named_without_its_password() {
         assert_eq!(delivery(None).await, Ok(Some("database".to_owned())));
         for (kind, scheme) in [("activemq", "stomp"), ("rabbitmq", "amqp")] {
-            let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            // Bound, and not listening.
+            let taken = tokio::net::TcpSocket::new_v4().unwrap();
+            taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let away = taken.local_addr().unwrap();
             let url = format!("{scheme}://zoe:hunter2@{away}");
             let said = checked(kind, &url, "").await.unwrap_err();
             assert!(said.starts_with(&format!("{kind} at {scheme}://{away}")), "{said}");

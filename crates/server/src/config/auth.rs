@@ -65,21 +65,22 @@ fn add_new(found: Vec<(String, String)>, problems: &mut Problems) {
 
 fn jwt(raw: raw::Auth, written: &[String], secrets: &Secrets<'_>, reader: &mut Reader<'_>) -> JwtSettings {
     let secret = Given { text: raw.secret, file: raw.secret_file, env: raw.secret_env };
-    let keys = keys(raw.jwks_url, raw.public_key_file, secret, written, secrets, reader.problems);
+    let mut keys = keys(raw.jwks_url, raw.public_key_file, secret, written, secrets, reader.problems);
     let algorithms = raw.algorithms.map(|names| algorithms(&names.split_commas(), reader.problems));
+    if keys.len() > 1 {
+        let given = algorithms.as_deref().unwrap_or_default();
+        let found = keys.drain(..).filter_map(|keys| keys.problem(given));
+        found.for_each(|(name, message)| reader.problems.add(format!("auth.{name}"), message));
+    }
     let issuer = raw.issuer.unwrap_or_default();
     let audience = raw.audience.map(|names| names.0).unwrap_or_default();
-    let mut jwt = match keys {
-        Some(keys) => {
-            let usual = JwtSettings::new(issuer, audience, keys);
-            JwtSettings { algorithms: algorithms.unwrap_or_else(|| usual.algorithms.clone()), ..usual }
-        }
-        // Stands in, so that the rest is judged; algorithms cannot be without their keys.
-        None => {
-            let nowhere = Url::parse("https://keys.invalid/").expect("it is a URL");
-            JwtSettings::new(issuer, audience, Keys::Jwks(nowhere))
-        }
+    let (keys, algorithms) = match keys.pop() {
+        Some(keys) => (keys, algorithms),
+        // Algorithms cannot be judged without their keys; that there is none can.
+        None => (Keys::Jwks(nowhere()), algorithms.filter(Vec::is_empty)),
     };
+    let usual = JwtSettings::new(issuer, audience, keys);
+    let mut jwt = JwtSettings { algorithms: algorithms.unwrap_or_else(|| usual.algorithms.clone()), ..usual };
     jwt.claims = claim_names(raw.claims, reader);
     jwt.roles = role_names(raw.roles, reader);
     jwt.keep = raw.keep.iter().flat_map(raw::Texts::split_commas).map(ClaimPath::new).collect();
@@ -92,38 +93,45 @@ fn jwt(raw: raw::Auth, written: &[String], secrets: &Secrets<'_>, reader: &mut R
     ] {
         *setting = given.map_or(*setting, |given| given.0);
     }
-    jwt.recheck = raw.recheck.and_then(|given| recheck(given, secrets, reader));
+    jwt.recheck = raw.recheck.map(|given| recheck(given, secrets, reader));
     jwt
 }
 
-/// Who is asked about submitters; `None` where a problem was noted.
-fn recheck(given: Value, secrets: &Secrets<'_>, reader: &mut Reader<'_>) -> Option<RecheckSettings> {
-    let path = "auth.recheck";
+/// Stands in for an address about which a problem was noted, so that the rest is judged.
+fn nowhere() -> Url {
+    Url::parse("https://nowhere.invalid/").expect("it is a URL")
+}
+
+/// Reads an address; `None` where a problem was noted.
+fn address(path: &str, raw::Hidden(url): &raw::Hidden, problems: &mut Problems) -> Option<Url> {
+    match Url::parse(url.expose().trim()) {
+        Ok(url) => Some(url),
+        Err(error) => {
+            problems.add(path, format!("is not a URL ({error}); write https://…"));
+            None
+        }
+    }
+}
+
+/// Who is asked about submitters.
+fn recheck(given: Value, secrets: &Secrets<'_>, reader: &mut Reader<'_>) -> RecheckSettings {
+    let (path, place) = ("auth.recheck", "auth.recheck.url");
     let raw: raw::AuthRecheck = inner(path, Some(given), reader);
     let signed =
         find_secrets("auth.recheck.secret", raw.secret, raw.secret_file, raw.secret_env, secrets, reader);
-    let Some(raw::Hidden(url)) = raw.url else {
-        // One that is there and no text has been reported.
-        let place = format!("{path}.url");
-        if !reader.problems.iter().any(|problem| problem.path == place || problem.path == path) {
-            reader.problems.add(place, "is missing; write where to ask, such as \"https://host/path\"");
-        }
-        return None;
-    };
-    let mut settings = match Url::parse(url.expose().trim()) {
-        Ok(url) => RecheckSettings::new(url),
-        Err(error) => {
-            reader.problems.add(format!("{path}.url"), format!("is not a URL ({error}); write https://…"));
-            return None;
-        }
-    };
+    let url = raw.url.and_then(|url| address(place, &url, reader.problems));
+    // One that is there and no address has been reported.
+    if url.is_none() && !reader.problems.iter().any(|problem| problem.path == place || problem.path == path) {
+        reader.problems.add(place, "is missing; write where to ask, such as \"https://host/path\"");
+    }
+    let mut settings = RecheckSettings::new(url.unwrap_or_else(nowhere));
     settings.secrets = signed;
     settings.max_age = raw.max_age.map_or(settings.max_age, |given| given.0);
     settings.timeout = raw.timeout.map_or(settings.timeout, |given| given.0);
-    Some(settings)
+    settings
 }
 
-/// What tokens are verified with; `None` where a problem was noted.
+/// What tokens are verified with. None, or several, where a problem was noted.
 fn keys(
     jwks_url: Option<raw::Hidden>,
     public_key_file: Option<std::path::PathBuf>,
@@ -131,40 +139,23 @@ fn keys(
     written: &[String],
     secrets: &Secrets<'_>,
     problems: &mut Problems,
-) -> Option<Keys> {
+) -> Vec<Keys> {
     let is_written = |forms: &&[&str]| forms.iter().any(|form| written.iter().any(|name| name == form));
     match KEYS.iter().filter(|forms| is_written(forms)).count() {
+        0 => problems.add("auth", "needs what tokens are verified with: jwks_url, public_key_file or secret"),
         1 => {}
-        0 => {
-            let message = "needs what tokens are verified with: jwks_url, public_key_file or secret";
-            problems.add("auth", message);
-            return None;
+        _ => problems.add("auth", "give only one of jwks_url, public_key_file and secret"),
+    }
+    let jwks = jwks_url.and_then(|url| address("auth.jwks_url", &url, problems)).map(Keys::Jwks);
+    let public = public_key_file.and_then(|file| match std::fs::read(secrets.folder.join(&file)) {
+        Ok(pem) => Some(Keys::PublicKey(pem)),
+        Err(error) => {
+            problems.add("auth.public_key_file", format!("{} cannot be read: {error}", file.display()));
+            None
         }
-        _ => {
-            problems.add("auth", "give only one of jwks_url, public_key_file and secret");
-            return None;
-        }
-    }
-    if let Some(raw::Hidden(url)) = jwks_url {
-        return match Url::parse(url.expose().trim()) {
-            Ok(url) => Some(Keys::Jwks(url)),
-            Err(error) => {
-                problems.add("auth.jwks_url", format!("is not a URL ({error}); write https://…"));
-                None
-            }
-        };
-    }
-    if let Some(file) = public_key_file {
-        return match std::fs::read(secrets.folder.join(&file)) {
-            Ok(pem) => Some(Keys::PublicKey(pem)),
-            Err(error) => {
-                let message = format!("{} cannot be read: {error}", file.display());
-                problems.add("auth.public_key_file", message);
-                None
-            }
-        };
-    }
-    secrets.find("auth.secret", secret, problems).map(Keys::Secret)
+    });
+    let secret = secrets.find("auth.secret", secret, problems).map(Keys::Secret);
+    [jwks, public, secret].into_iter().flatten().collect()
 }
 
 fn algorithms(names: &[String], problems: &mut Problems) -> Vec<Algorithm> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use outhaul_core::secret::Secret;
-use outhaul_delivery::{BrokerKind, BrokerSettings, TlsSettings};
+use outhaul_delivery::{BrokerKind, BrokerSettings, HEARTBEATS, TlsSettings};
 use url::Url;
 
 use super::problem::Problems;
@@ -55,7 +55,9 @@ pub(super) fn judge(
             return None;
         }
     };
-    judge_queues(&raw, kind, problems);
+    for problem in kind.judge_queues(&raw.work_queue, &raw.parking_queue) {
+        problems.add(format!("delivery.{}", problem.field), problem.message);
+    }
     let tls = certificates(&raw, secrets.folder, problems);
     if raw.user.as_deref().is_some_and(|user| user.is_empty() || user.contains(char::is_control)) {
         problems.add("delivery.user", "must be a name; leave it out to take the URL's");
@@ -68,9 +70,7 @@ pub(super) fn judge(
     let url = Given { text: raw.url, file: raw.url_file, env: raw.url_env };
     let url = secrets.find("delivery.url", url, problems)?;
     // Queues and certificates were judged above, each at its own place: what is wrong now is the URL.
-    let usual = raw::Delivery::default();
-    let (work, parking) = (&usual.work_queue, &usual.parking_queue);
-    let mut settings = match BrokerSettings::read(kind, &url, TlsSettings::default(), work, parking) {
+    let mut settings = match BrokerSettings::read(kind, &url, TlsSettings::default()) {
         Ok(settings) => settings,
         Err(message) => {
             problems.add("delivery.url", message);
@@ -123,30 +123,11 @@ fn judge_numbers(raw: &raw::Delivery, problems: &mut Problems) {
     if !(1..=100_000).contains(&raw.window) {
         problems.add("delivery.window", "must be between 1 and 100000");
     }
-    let beats = Duration::from_secs(1)..=Duration::from_secs(300);
-    if raw.heartbeat.is_some_and(|heartbeat| !beats.contains(&heartbeat.0)) {
+    if raw.heartbeat.is_some_and(|heartbeat| !HEARTBEATS.contains(&heartbeat.0)) {
         problems.add("delivery.heartbeat", "must be between \"1s\" and \"5m\"");
     }
     if !(Duration::from_secs(10)..=Duration::from_secs(86_400)).contains(&raw.expiry.0) {
         problems.add("delivery.expiry", "must be between \"10s\" and \"1d\"");
-    }
-}
-
-/// Names that mean the same to every broker: both have signs of their own that make several destinations
-/// of one name, or patterns.
-fn judge_queues(raw: &raw::Delivery, kind: BrokerKind, problems: &mut Problems) {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    for (name, queue) in [("work_queue", &raw.work_queue), ("parking_queue", &raw.parking_queue)] {
-        let path = format!("delivery.{name}");
-        if !(1..=200).contains(&queue.len()) || !queue.bytes().all(plain) {
-            problems.add(path, "must be 1 to 200 letters, digits, `.`, `_` and `-`");
-        } else if kind == BrokerKind::RabbitMq && queue.starts_with("amq.") {
-            problems.add(path, "must not begin with `amq.`: RabbitMQ keeps such names for itself");
-        }
-    }
-    if raw.work_queue == raw.parking_queue {
-        let message = "must be another than work_queue: workers would take what a person has to look at";
-        problems.add("delivery.parking_queue", message);
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use outhaul::WorkerSettings;
 use outhaul_core::secret::Secret;
 use outhaul_core::step::MAX_RESULT_BYTES;
+use outhaul_delivery::{PARKING_QUEUE, WORK_QUEUE};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::Table;
@@ -192,8 +193,8 @@ impl Default for Delivery {
             ca_file: None,
             client_cert_file: None,
             client_key_file: None,
-            work_queue: "job.chunk.work".into(),
-            parking_queue: "job.chunk.parking".into(),
+            work_queue: WORK_QUEUE.into(),
+            parking_queue: PARKING_QUEUE.into(),
             window: 1000,
             heartbeat: None,
             expiry: Span(Duration::from_secs(120)),

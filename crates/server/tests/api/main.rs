@@ -252,11 +252,14 @@ async fn a_file_is_sent_whole_in_parts_and_by_name() {
     assert_eq!(header(&whole, "x-content-type-options"), "nosniff");
     assert_eq!(whole.bytes().await.unwrap(), HEADER_AND_ROW);
 
-    let head = server.ask(Method::HEAD, &url, &[]).await;
-    assert_eq!(
-        (head.status().as_u16(), header(&head, "content-length")),
-        (200, &*HEADER_AND_ROW.len().to_string())
-    );
+    // Parts are of bytes, and there are none here.
+    for headers in [&[][..], &[("range", "bytes=0-2")], &[("range", "bytes=1000-")]] {
+        let head = server.ask(Method::HEAD, &url, headers).await;
+        assert_eq!(
+            (head.status().as_u16(), header(&head, "content-length")),
+            (200, &*HEADER_AND_ROW.len().to_string())
+        );
+    }
 
     let size = HEADER_AND_ROW.len();
     for (range, part) in [("bytes=0-2", 0..3), ("bytes=4-", 4..size), ("bytes=-4", size - 4..size)] {
@@ -378,6 +381,29 @@ async fn operators_see_and_steer() {
     let metrics = server.get("/metrics").await.text().await.unwrap();
     assert!(metrics.contains("outhaul_queue_depth{queue=\"source:warehouse\"}"), "{metrics}");
     assert!(metrics.contains("outhaul_http_requests_total"), "{metrics}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_site_changes_nothing_also_where_only_its_origin_is_told() {
+    let server = Server::start().await;
+    let mut later = one_file();
+    later["runAt"] = json!("2999-01-01T00:00:00Z");
+    let job = format!("/jobs/{}", server.submit(&later).await["jobId"].as_str().unwrap());
+    let calls = [format!("{job}/cancel"), format!("{job}/retry"), "/queues/job:ORDER/pause".to_owned()];
+    for origin in ["http://evil.example", "null", "http://127.0.0.1", "http://127.0.0.1:1"] {
+        for call in &calls {
+            let answer = server.ask(Method::POST, call, &[("origin", origin)]).await;
+            assert_eq!(answer.status(), 403, "{call} from {origin}");
+        }
+        let redrive = server.http.post(format!("{}/dead-letters/redrive", server.base));
+        let redrive = redrive.header("origin", origin).json(&json!({"filter": {}})).send().await.unwrap();
+        assert_eq!(redrive.status(), 403, "{origin}");
+        assert_eq!(server.ask(Method::GET, &job, &[("origin", origin)]).await.status(), 200, "{origin}");
+    }
+    assert_eq!(server.json(&job).await["status"], "SUBMITTED");
+    let own = server.ask(Method::POST, &calls[0], &[("origin", &server.base)]).await;
+    assert_eq!(own.status(), 202, "a page of ours may");
     server.stop().await;
 }
 

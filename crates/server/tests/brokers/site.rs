@@ -1,6 +1,5 @@
 //! An installation with a broker: on PostgreSQL and local files, with queues that no other test uses.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use outhaul_testkit::servers::{BrokerKind, PrivateBroker, unique_prefix};
@@ -95,20 +94,15 @@ impl Site {
     pub(crate) async fn counts(&self, queue: &str) -> (u64, u64) {
         let counts = Mutex::new((0, 0));
         let asked = eventually("the broker says what it holds", || async {
-            let answer = block_in_place(|| catch_unwind(AssertUnwindSafe(|| self.ask_for_counts(queue))));
+            let answer = block_in_place(|| match &self.broker {
+                Broker::Shared(kind) => kind.shared_queue_counts(queue),
+                Broker::Own(broker) => broker.queue_counts(queue),
+            });
             *counts.lock().expect("not poisoned") = answer.as_ref().copied().unwrap_or_default();
             answer.is_ok()
         });
         asked.await.unwrap_or_else(|error| panic!("{error}"));
         counts.into_inner().expect("not poisoned")
-    }
-
-    /// Panics where there is no answer, as there may be on a busy machine.
-    fn ask_for_counts(&self, queue: &str) -> (u64, u64) {
-        match &self.broker {
-            Broker::Shared(kind) => kind.shared_queue_counts(queue),
-            Broker::Own(broker) => broker.queue_counts(queue),
-        }
     }
 
     /// Waits until a queue holds this.

@@ -64,7 +64,7 @@ async fn the_trail_says_who_did_what() {
         json!(["olga", "prioritise", id(&waiting), "9"]),
         json!(["ann", "cancel", id(&waiting), null]),
         json!(["olga", "redrive", id(&failing), null]),
-        json!(["olga", "redrive", null, "at most 7 dead letters of {\"jobType\":\"NEEDS\"}"]),
+        json!(["olga", "redrive", id(&failing), "of the dead letters of {\"jobType\":\"NEEDS\"}"]),
         operated("pause queue source:warehouse"),
         operated("resume queue source:warehouse"),
         operated("put schedule yearly, which runs as identity:nightly"),
@@ -80,7 +80,7 @@ async fn the_trail_says_who_did_what() {
     assert_eq!(of_schedule[1], "submit");
 
     assert_eq!(olga.items("/audit?actor=ann&act=submit").await.len(), 3);
-    assert_eq!(olga.items(&format!("/audit?jobId={}", id(&failing).as_str().unwrap())).await.len(), 2);
+    assert_eq!(olga.items(&format!("/audit?jobId={}", id(&failing).as_str().unwrap())).await.len(), 3);
     for wrong in ["act=look", "jobId=x", "who=ann"] {
         assert_eq!(olga.get(&format!("/audit?{wrong}")).await.status, 400, "{wrong}");
     }
@@ -96,6 +96,42 @@ async fn the_trail_says_who_did_what() {
     assert_eq!(paged, all);
     assert_eq!(ann.get("/audit").await.status, 403);
     server.stop().await;
+}
+
+async fn redriven_jobs(server: Server) {
+    let (ann, olga) = (server.at(submitter("ann")), server.at(operator()));
+    let needs = |name: &str| json!({"jobType": "NEEDS", "payload": {"file": server.folder().join(name)}});
+    let mut failed = Vec::new();
+    for _ in 0..3 {
+        let job = ann.submit(&needs("no")).await;
+        ann.until(&job, "FAILED").await;
+        failed.push(job.trim_start_matches("/jobs/").to_owned());
+    }
+    for filter in [json!({"dataset": "positions"}), json!({"text": "nothing like it"})] {
+        let answer = olga.send("POST", "/dead-letters/redrive", &json!({ "filter": filter })).await;
+        assert_eq!((answer.status, answer.json()["redriven"].as_u64()), (200, Some(0)));
+    }
+    let entries = async || {
+        let rows = olga.items("/audit?act=redrive").await;
+        rows.iter().map(|row| json!([row["actor"], row["jobId"], row["detail"]])).collect::<Vec<_>>()
+    };
+    assert!(entries().await.is_empty(), "nothing was redriven");
+    let body = json!({"filter": {"jobType": "NEEDS"}, "limit": 2});
+    let answer = olga.send("POST", "/dead-letters/redrive", &body).await;
+    assert_eq!(answer.json(), json!({"matched": 3, "redriven": 2}));
+    let entry = |job: &String| json!(["olga", job, "of the dead letters of {\"jobType\":\"NEEDS\"}"]);
+    assert_eq!(entries().await, [entry(&failed[1]), entry(&failed[0])], "each that was, and no other");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_job_whose_dead_letters_are_redriven_is_on_record_on_sqlite() {
+    redriven_jobs(Server::start("").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_job_whose_dead_letters_are_redriven_is_on_record_on_postgres() {
+    redriven_jobs(Server::start_on_postgres("").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

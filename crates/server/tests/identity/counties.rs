@@ -1,11 +1,13 @@
 //! Rows that depend on who asks: files of two counties never meet, and nobody reaches another county's by any
 //! route, whatever else they may see.
 
-use outhaul_server::auth::Role;
+use outhaul_core::clock;
+use outhaul_core::secret::Secret;
+use outhaul_server::auth::{JwtSettings, Keys, Role, Wanted, issue};
 use serde_json::{Value, json};
 
-use crate::people::{Person, operator, submitter};
-use crate::server::{At, Server, people};
+use crate::people::{AUDIENCE, AUTH, ISSUER, Person, SECRET, operator, submitter};
+use crate::server::{At, DAY, Server, people};
 
 const KENT: &str = "name,county\nKay,Kent\n";
 const ESSEX: &str = "name,county\nEsther,Essex\n";
@@ -126,5 +128,39 @@ async fn a_key_does_not_bring_back_the_rows_of_a_former_county() {
     assert_eq!(moved.send("POST", "/jobs", &body).await.status, 422, "another request under the same key");
     assert_eq!(moved.get(&format!("{job}/files")).await.status, 404);
     assert_eq!(server.at(kent("ann")).submit(&body).await, job);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_under_a_name_space_decide_like_others() {
+    let keep = r#"keep = ["county", "https://ex.com/county", "custom:county"]"#;
+    let auth = AUTH.replace(r#"keep = ["county"]"#, keep);
+    assert_ne!(auth, AUTH);
+    let mut sections = auth;
+    for (dataset, claim) in [("auth0", "https://ex.com/county"), ("cognito", "custom:county")] {
+        sections += &format!(
+            "[datasets.{dataset}]\nsource = \"warehouse\"\nrow_scope = [\"{claim}\"]\n\
+             query = 'select name, county from people where key = :key and day = :effective_date \
+             and county = :claims.\"{claim}\"'\n"
+        );
+    }
+    let server = Server::start_with_auth(&sections).await;
+    let settings = JwtSettings::new(ISSUER, vec![AUDIENCE.into()], Keys::Secret(Secret::new(SECRET)));
+    for (dataset, claim) in [("auth0", "https://ex.com/county"), ("cognito", "custom:county")] {
+        let at = |claims: Value| {
+            let claims = claims.as_object().unwrap().clone();
+            let wanted = Wanted { claims, ..submitter("ann").wanted() };
+            let token = issue(&settings, None, &wanted, clock::now()).unwrap();
+            At { token, ..server.at(submitter("ann")) }
+        };
+        let body = json!({"dataset": dataset, "items": [{"key": "ABC", "effectiveDates": [DAY]}]});
+        let (kent, essex) = (at(json!({claim: "Kent"})), at(json!({claim: "Essex"})));
+        let (of_kent, of_essex) = (kent.complete(&body).await, essex.complete(&body).await);
+        assert_eq!((kent.text(&of_kent).await.as_str(), essex.text(&of_essex).await.as_str()), (KENT, ESSEX));
+        assert_eq!(essex.get(&format!("{of_kent}/files")).await.status, 404);
+        let refused = at(json!({"county": "Kent"})).send("POST", "/jobs", &body).await;
+        assert_eq!(refused.status, 403, "{}", refused.json());
+        assert!(refused.json()["detail"].as_str().unwrap().contains(&format!("`{claim}` is missing")));
+    }
     server.stop().await;
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::common::eventually;
 use crate::people::{operator, submitter};
@@ -46,7 +46,7 @@ async fn open_chunks(server: Server) {
         body["idempotencyKey"] = json!(format!("call-{n}"));
         let call = server.http.post(format!("{}/jobs", server.base)).bearer_auth(&ann.token).json(&body);
         tokio::spawn(async move {
-            loop {
+            for _ in 0..1000 {
                 let answer = call.try_clone().unwrap().send().await.unwrap();
                 // Too busy to say anything about it.
                 if answer.status() != 503 {
@@ -54,6 +54,7 @@ async fn open_chunks(server: Server) {
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
+            panic!("never an answer but 503")
         })
     });
     let answers = join_all(calls.collect::<Vec<_>>()).await;
@@ -68,10 +69,38 @@ async fn open_chunks(server: Server) {
     ann.until(&format!("/jobs/{one}"), "CANCELLED").await;
     assert_eq!(ann.send("POST", "/jobs", &later()).await.status, 202);
     assert_eq!(ann.send("POST", "/jobs", &later()).await.status, 429);
-    // A job that alone is too large never fits.
-    let dates: Vec<String> = (10..22).map(|day| format!("202502{day}")).collect();
-    let large = json!({"items": [{"key": "ABC", "effectiveDates": dates}], "runAt": "2999-01-01T00:00:00Z"});
-    assert_eq!(server.at(operator()).send("POST", "/jobs", &large).await.status, 429);
+    // A job that alone is too large never fits, and nobody is told to wait for it.
+    let olga = server.at(operator());
+    for path in ["/jobs", "/jobs?dryRun=true"] {
+        let refused = olga.send("POST", path, &large("eleven", 11)).await;
+        let message = "makes 11 chunks, but you may have at most 10 open (`limits.max_open_chunks`): \
+            submit smaller jobs";
+        let errors = json!([{"pointer": "/items", "message": message}]);
+        assert_eq!((refused.status, &refused.json()["errors"]), (400, &errors), "{path}");
+        assert_eq!(refused.header("retry-after"), None, "{path}");
+        assert_eq!(ann.send("POST", path, &large("eleven", 11)).await.status, 400, "also without room");
+    }
+    assert!(olga.items("/jobs?owner=olga").await.is_empty(), "nothing was stored");
+    assert_eq!(olga.send("POST", "/jobs", &large("ten", 10)).await.status, 202, "all that there may be");
+    assert_eq!(olga.send("POST", "/jobs", &large("one more", 1)).await.status, 429);
+    server.stop().await;
+}
+
+/// An export with so many chunks that does not start for a long time.
+fn large(key: &str, chunks: u32) -> Value {
+    let dates: Vec<String> = (1..=chunks).map(|day| format!("202501{day:02}")).collect();
+    json!({"items": [{"key": "ABC", "effectiveDates": dates}], "runAt": "2999-01-01T00:00:00Z",
+        "idempotencyKey": key})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_there_is_found_also_where_it_would_be_too_large_now() {
+    let server = Server::start("[limits]\nmax_open_chunks = 11\n").await;
+    let job = server.at(submitter("ann")).submit(&large("k", 11)).await;
+    let server = server.restart(TEN).await;
+    let ann = server.at(submitter("ann"));
+    assert_eq!(ann.submit(&large("k", 11)).await, job);
+    assert_eq!(ann.send("POST", "/jobs", &large("another", 11)).await.status, 400);
     server.stop().await;
 }
 

@@ -24,6 +24,8 @@ fn questions() -> Vec<(&'static str, String, Option<Value>)> {
         post("/cancel", None),
         post("/retry", None),
         post("/priority", Some(json!({"priority": 9}))),
+        post("/priority", Some(json!({"priority": "hunter2"}))),
+        post("/priority", None),
     ]
 }
 
@@ -53,7 +55,7 @@ async fn anothers_job_is_answered_like_one_that_never_was() {
                 };
                 let (theirs, nobodys) = (call(job).await, call(NEVER).await);
                 assert_eq!(theirs, nobodys, "{method} {rest}");
-                assert!([403, 404].contains(&theirs.0), "{method} {rest}: {theirs:?}");
+                assert_eq!(theirs.0, 404, "{method} {rest}: {theirs:?}");
             }
         }
         for list in ["/jobs", "/jobs?owner=ann", "/jobs?status=COMPLETED", "/jobs?dataset=positions"] {
@@ -73,7 +75,7 @@ async fn each_role_does_what_it_is_for() {
     // What they are told of: history, retry, priority; and the cancellation of a job that never was.
     for (who, told) in [
         (submitter("ann"), [403, 409, 202, 404]),
-        (viewer, [403, 403, 403, 403]),
+        (viewer, [403, 403, 403, 404]),
         (both, [403, 403, 403, 404]),
         (operator(), [200, 409, 202, 404]),
     ] {
@@ -138,14 +140,32 @@ async fn idempotency_keys_of_two_callers_never_meet() {
     let mut other = body.clone();
     other["priority"] = json!(9);
     assert_eq!(ann.send("POST", "/jobs", &other).await.status, 422);
-    // Nor is another's job one to wait for, in a dry run as in the real one.
-    let after =
-        json!({"jobType": "SINGLE", "payload": {"n": 5}, "dependsOn": [of_ann.trim_start_matches("/jobs/")]});
-    for path in ["/jobs", "/jobs?dryRun=true"] {
-        let refused = bob.send("POST", path, &after).await;
-        assert_eq!((refused.status, &refused.json()["errors"][0]["pointer"]), (400, &json!("/dependsOn")));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn anothers_job_is_none_to_wait_for() {
+    let server = Server::start("").await;
+    let ann = server.at(submitter("ann").department("sales"));
+    let of_ann = ann.submit(&later()).await;
+    let after = |job: &str| {
+        let job = job.trim_start_matches("/jobs/");
+        json!({"jobType": "SINGLE", "payload": {"n": 5}, "dependsOn": [job]})
+    };
+    let colleague = submitter("bea").with(Role::Viewer).department("sales");
+    // In a dry run as in the real one, and in words that are true also for those who see the job.
+    for other in [submitter("bob"), colleague, operator()] {
+        let at = server.at(other);
+        for path in ["/jobs", "/jobs?dryRun=true"] {
+            for job in [&*of_ann, NEVER] {
+                let refused = at.send("POST", path, &after(job)).await;
+                let message = format!("{} is no job that you submitted", job.trim_start_matches("/jobs/"));
+                let errors = json!([{"pointer": "/dependsOn", "message": message}]);
+                assert_eq!((refused.status, &refused.json()["errors"]), (400, &errors), "{path}");
+            }
+        }
     }
-    assert_eq!(ann.send("POST", "/jobs?dryRun=true", &after).await.status, 200);
+    assert_eq!(ann.send("POST", "/jobs?dryRun=true", &after(&of_ann)).await.status, 200);
     server.stop().await;
 }
 

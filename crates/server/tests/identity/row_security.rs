@@ -23,6 +23,26 @@ async fn a_source_user_that_bypasses_row_level_security_keeps_a_process_from_sta
     assert!(said.contains("to whom row-level security is nothing"), "{said}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_does_not_make_up_for_a_source_user_that_bypasses_row_level_security() {
+    let source = Source::new().await;
+    let role = format!("{}_role", source.reader);
+    source.run(&format!("create role {role}; grant {role} to {}", source.reader)).await;
+    // `sub` needs no keeping; that it names no role is of no matter here.
+    let lines = format!("role_claim = \"sub\"\nroles = [\"{role}\"]");
+    let leaves = "select name from a where set_config('role', 'none', true) is not null";
+    let root = dataset(source.db.url(), leaves, &lines);
+    let (passed, checked) = check(&root);
+    assert!(!passed, "{checked}");
+    for said in [refusal(&root).await, checked] {
+        assert!(said.contains("its source signs in as"), "{said}");
+        assert!(said.contains("sign in as another user, one that was granted the roles"), "{said}");
+    }
+    // The same as an ordinary user, who is a member of the role.
+    let ordinary = source.dataset("select name from a", &lines);
+    assert!(check(&ordinary).0, "{}", check(&ordinary).1);
+}
+
 /// A source whose tables `a` and `b` show each county its own rows, `lookup`, and a user `reader` of it.
 struct Source {
     db: TestDb,

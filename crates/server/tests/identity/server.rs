@@ -226,7 +226,7 @@ impl Server {
 
 /// Somebody with a token, at a server.
 pub(crate) struct At<'a> {
-    server: &'a Server,
+    pub(crate) server: &'a Server,
     pub(crate) token: String,
 }
 

@@ -1,13 +1,13 @@
 //! What one caller sends costs nobody else anything: neither many submissions, nor many streams, nor odd claims.
 
-use std::time::Duration;
-
 use outhaul_core::clock;
 use outhaul_core::secret::Secret;
 use outhaul_server::auth::{JwtSettings, Keys, Wanted, issue};
 use serde_json::{Map, json};
 use sqlx::{Connection as _, PgConnection};
+use tokio::sync::Mutex;
 
+use crate::common::eventually;
 use crate::people::{AUDIENCE, ISSUER, SECRET, submitter};
 use crate::server::{Server, later};
 
@@ -32,12 +32,9 @@ async fn submissions_that_wait_for_each_other_keep_nobody_from_anything() {
         tokio::spawn(async move { call.send().await.unwrap().status().as_u16() })
     });
     let calls: Vec<_> = calls.collect();
-    for _ in 0..2000 {
-        if waiting(&mut db).await >= 2 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let db = Mutex::new(db);
+    eventually("two wait", || async { waiting(&mut *db.lock().await).await >= 2 }).await.unwrap();
+    let mut db = db.into_inner();
     assert_eq!(bob.get("/jobs").await.status, 200);
     assert_eq!(bob.send("POST", "/jobs", &later()).await.status, 202);
     assert_eq!(ann.get("/jobs").await.status, 200, "nor ann herself");

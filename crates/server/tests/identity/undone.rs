@@ -104,6 +104,56 @@ async fn what_was_recorded_and_came_too_late_is_taken_back_by_a_second_entry() {
     server.stop().await;
 }
 
+/// Whatever cancellation is recorded, another one is faster by a moment.
+const CANCELLED_BEFORE: &str = "create function before() returns trigger language plpgsql as $$ begin \
+    update job set status = 'CANCELLED' where job_id = new.job_id and new.act = 'cancel'; \
+    return new; end $$; \
+    create trigger before before insert on audit for each row execute function before()";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_that_came_second_is_taken_back() {
+    let server = Server::start_on_postgres("").await;
+    let (ann, olga) = (server.at(submitter("ann")), server.at(operator()));
+    let job = ann.submit(&later()).await;
+    server.engine(CANCELLED_BEFORE).await;
+    let answer = ann.act("POST", &format!("{job}/cancel")).await;
+    assert_eq!((answer.status, &answer.json()["status"]), (202, &json!("CANCELLED")));
+    let expected = [
+        json!(["ann", "submit", id(&job), null]),
+        json!(["ann", "cancel", id(&job), null]),
+        json!(["ann", "cancel", id(&job), "not done: it was cancelled already"]),
+    ];
+    assert_eq!(trail(&olga).await, expected);
+    server.stop().await;
+}
+
+async fn cancellations(server: Server) {
+    let (ann, olga) = (server.at(submitter("ann")), server.at(operator()));
+    for _ in 0..5 {
+        let job = ann.submit(&later()).await;
+        let path = format!("{job}/cancel");
+        for answer in futures::future::join_all((0..6).map(|_| ann.act("POST", &path))).await {
+            assert_eq!((answer.status, &answer.json()["status"]), (202, &json!("CANCELLED")));
+        }
+        let rows = olga.items(&format!("/audit?act=cancel&jobId={}", id(&job).as_str().unwrap())).await;
+        let (begun, taken_back): (Vec<&Value>, Vec<&Value>) =
+            rows.iter().map(|row| &row["detail"]).partition(|detail| detail.is_null());
+        assert_eq!(begun.len(), taken_back.len() + 1, "one stands: {rows:?}");
+        assert!(taken_back.iter().all(|detail| **detail == "not done: it was cancelled already"), "{rows:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_cancellations_one_stands_on_sqlite() {
+    cancellations(Server::start("").await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_cancellations_one_stands_on_postgres() {
+    cancellations(Server::start_on_postgres("").await).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_resubmissions_one_is_a_redrive() {
     let server = Server::start_on_postgres("").await;

@@ -75,17 +75,23 @@ impl PostgresStore {
         Ok(())
     }
 
-    pub(super) async fn clear_announcements(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
-        let chunks: Vec<i64> = chunks.iter().map(|chunk| chunk.0).collect();
-        let clear = if wait.is_zero() {
-            sqlx::query(include_str!("sql/announcements_clear.sql")).bind(chunks)
-        } else {
-            sqlx::query(include_str!("sql/announcements_defer.sql"))
-                .bind(chunks)
-                .bind(interval(wait.min(ANNOUNCEMENT_LONGEST)))
-                .bind(interval(ANNOUNCEMENT_DEFERRED))
-        };
-        clear.execute(&self.pool()).await.map_err(from_sqlx)?;
+    pub(super) async fn clear_announcements(&self, chunks: &[ChunkId]) -> StoreResult<()> {
+        sqlx::query(include_str!("sql/announcements_clear.sql"))
+            .bind(chunks.iter().map(|chunk| chunk.0).collect::<Vec<_>>())
+            .execute(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        Ok(())
+    }
+
+    pub(super) async fn defer_announcements(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+        sqlx::query(include_str!("sql/announcements_defer.sql"))
+            .bind(chunks.iter().map(|chunk| chunk.0).collect::<Vec<_>>())
+            .bind(interval(wait.min(ANNOUNCEMENT_LONGEST)))
+            .bind(interval(ANNOUNCEMENT_DEFERRED))
+            .execute(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
         Ok(())
     }
 
@@ -143,7 +149,8 @@ fn add(claims: &mut NamedClaims, row: &PgRow) -> Result<(), sqlx::Error> {
         "paused" => not_now(NotNow::Paused)?,
         "unknown_queue" => not_now(NotNow::UnknownQueue)?,
         "busy" => not_now(NotNow::Busy)?,
-        _ => not_now(NotNow::NoSlot)?,
+        "no_slot" => not_now(NotNow::NoSlot)?,
+        other => return Err(sqlx::Error::Decode(format!("`{other}` is no verdict on a claim").into())),
     };
     claims.left.push((place, left));
     Ok(())

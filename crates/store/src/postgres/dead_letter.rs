@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::id::JobId;
-use outhaul_core::store::{Page, StoreResult};
+use outhaul_core::store::{Page, Redriver, StoreResult};
 
 use super::PostgresStore;
 use super::history::moment;
@@ -90,6 +90,7 @@ impl PostgresStore {
         &self,
         filter: &DeadLetterFilter,
         limit: u32,
+        by: Option<&Redriver>,
     ) -> StoreResult<u64> {
         let jobs: Vec<(i64, Vec<i64>, Vec<i64>)> =
             filtered!(sqlx::query_as(include_str!("sql/dead_letters_redrive.sql")), filter)
@@ -99,8 +100,8 @@ impl PostgresStore {
                 .map_err(from_sqlx)?;
         let mut redriven = 0;
         for (job, chunks, fences) in jobs {
-            redriven +=
-                redrive(self, job, Which::Dead { chunks, fences }).await?.map_or(0, |moved| moved.dead);
+            let moved = redrive(self, job, Which::Dead { chunks, fences }, by.cloned()).await?;
+            redriven += moved.map_or(0, |moved| moved.dead);
         }
         Ok(redriven)
     }

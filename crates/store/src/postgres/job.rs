@@ -78,18 +78,22 @@ impl PostgresStore {
     }
 
     pub(super) async fn cancel_job(&self, job_id: &JobId) -> StoreResult<Cancelled> {
-        let status: Option<String> = sqlx::query_scalar(include_str!("sql/job_cancel.sql"))
+        let row: Option<(String, bool)> = sqlx::query_as(include_str!("sql/job_cancel.sql"))
             .bind(job_id.as_str())
             .fetch_optional(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        let Some(status) = status else { return Ok(Cancelled::Unknown) };
+        let status = match row {
+            None => return Ok(Cancelled::Unknown),
+            Some((_, true)) => return Ok(Cancelled::Yes),
+            Some((status, false)) => status,
+        };
         match JobStatus::parse(&status).ok_or_else(|| corrupt("job.status", &status))? {
-            JobStatus::Cancelled => Ok(Cancelled::Yes),
+            JobStatus::Cancelled => Ok(Cancelled::Already),
             // The job's row changed between the two parts of the statement: its snapshot is older
             // than the row, so it ended meanwhile, and a second look tells how.
             JobStatus::Submitted | JobStatus::InProgress => match self.get_job(job_id).await? {
-                Some(job) if job.status == JobStatus::Cancelled => Ok(Cancelled::Yes),
+                Some(job) if job.status == JobStatus::Cancelled => Ok(Cancelled::Already),
                 Some(job) => Ok(Cancelled::TooLate(job.status)),
                 None => Ok(Cancelled::Unknown),
             },

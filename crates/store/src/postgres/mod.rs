@@ -49,7 +49,8 @@ use outhaul_core::schedule::{
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
-    Cancelled, JobFilter, Page, Prioritised, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
+    Cancelled, JobFilter, Page, Prioritised, Redriven, Redriver, Staged, Store, StoreResult, StoreSettings,
+    Submitted,
 };
 use outhaul_core::trigger::{
     DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
@@ -192,8 +193,13 @@ impl Store for PostgresStore {
         self.bounded(self.count_dead_letters(filter)).await
     }
 
-    async fn dead_letters_redrive(&self, filter: &DeadLetterFilter, limit: u32) -> StoreResult<u64> {
-        self.bounded(self.redrive_dead_letters(filter, limit)).await
+    async fn dead_letters_redrive(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        by: Option<&Redriver>,
+    ) -> StoreResult<u64> {
+        self.bounded(self.redrive_dead_letters(filter, limit, by)).await
     }
 
     async fn steps_recorded(&self, lease: Lease) -> StoreResult<Option<Vec<StepRecord>>> {
@@ -284,8 +290,11 @@ impl Store for PostgresStore {
         self.bounded(self.confirm_announcements(announcements, expiry)).await
     }
 
-    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
-        self.bounded(self.clear_announcements(chunks, wait)).await
+    async fn announcements_clear(&self, chunks: &[ChunkId]) -> StoreResult<()> {
+        self.bounded(self.clear_announcements(chunks)).await
+    }
+    async fn announcements_defer(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+        self.bounded(self.defer_announcements(chunks, wait)).await
     }
 
     async fn announcements_doubt(&self) -> StoreResult<()> {

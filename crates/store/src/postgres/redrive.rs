@@ -1,7 +1,8 @@
 //! Redrive: dead and held chunks are QUEUED again, and their job goes on, in one guarded transaction.
 
+use outhaul_core::audit::AuditAct;
 use outhaul_core::id::JobId;
-use outhaul_core::store::{Redriven, StoreError, StoreResult};
+use outhaul_core::store::{Redriven, Redriver, StoreError, StoreResult};
 use sqlx::PgConnection;
 
 use super::PostgresStore;
@@ -36,7 +37,7 @@ impl PostgresStore {
             .await
             .map_err(from_sqlx)?;
         let Some(key) = key else { return Ok(Redriven::Unknown) };
-        match redrive(self, key, Which::All).await? {
+        match redrive(self, key, Which::All, None).await? {
             Some(Moved { all: 0, .. }) => Ok(Redriven::Nothing),
             Some(moved) => Ok(Redriven::Yes(moved.all)),
             None => Ok(Redriven::Duplicate),
@@ -44,8 +45,13 @@ impl PostgresStore {
     }
 }
 
-/// Redrives one job; `None`: an equal job that may be there only once has taken its place.
-pub(super) async fn redrive(store: &PostgresStore, job: i64, which: Which) -> StoreResult<Option<Moved>> {
+/// Redrives one job, and records by whom; `None`: an equal job that may be there only once has taken its place.
+pub(super) async fn redrive(
+    store: &PostgresStore,
+    job: i64,
+    which: Which,
+    by: Option<Redriver>,
+) -> StoreResult<Option<Moved>> {
     let (pool, step) = (store.pool(), interval(store.settings.fairness_step));
     let (chunks, fences) = match which {
         Which::All => (None, None),
@@ -73,6 +79,16 @@ pub(super) async fn redrive(store: &PostgresStore, job: i64, which: Which) -> St
             sqlx::query(include_str!("sql/job_redrive_late.sql"))
                 .bind(job)
                 .bind(i32::try_from(late_dead).unwrap_or(i32::MAX))
+                .execute(&mut *tx)
+                .await
+                .map_err(from_sqlx)?;
+        }
+        if let Some(Redriver { actor, detail }) = by {
+            sqlx::query(include_str!("sql/dead_letters_redrive_audit.sql"))
+                .bind(job)
+                .bind(actor)
+                .bind(AuditAct::Redrive.as_str())
+                .bind(detail)
                 .execute(&mut *tx)
                 .await
                 .map_err(from_sqlx)?;

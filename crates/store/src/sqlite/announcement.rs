@@ -106,7 +106,7 @@ pub(super) async fn confirm(
                 sqlx::query(include_str!("sql/announcements_confirm.sql"))
                     .bind(json(told))
                     .bind(now)
-                    .bind(doubled(expiry))
+                    .bind(bounded(expiry))
                     .execute(write.connection())
                     .await
                     .map_err(from_sqlx)?;
@@ -116,19 +116,36 @@ pub(super) async fn confirm(
         .await
 }
 
-pub(super) async fn clear(store: &SqliteStore, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+pub(super) async fn clear(store: &SqliteStore, chunks: &[ChunkId]) -> StoreResult<()> {
+    let chunks = json(chunks);
+    store
+        .write(move |write| {
+            Box::pin(async move {
+                sqlx::query(include_str!("sql/announcements_clear.sql"))
+                    .bind(chunks)
+                    .execute(write.connection())
+                    .await
+                    .map_err(from_sqlx)?;
+                Ok(())
+            })
+        })
+        .await
+}
+
+pub(super) async fn defer(store: &SqliteStore, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
     let chunks = json(chunks);
     store
         .write(move |write| {
             Box::pin(async move {
                 let now = write.now;
-                let clear = if wait.is_zero() {
-                    sqlx::query(include_str!("sql/announcements_clear.sql")).bind(chunks)
-                } else {
-                    let defer = sqlx::query(include_str!("sql/announcements_defer.sql"));
-                    defer.bind(chunks).bind(now).bind(doubled(wait)).bind(micros(ANNOUNCEMENT_DEFERRED))
-                };
-                clear.execute(write.connection()).await.map_err(from_sqlx)?;
+                sqlx::query(include_str!("sql/announcements_defer.sql"))
+                    .bind(chunks)
+                    .bind(now)
+                    .bind(bounded(wait))
+                    .bind(micros(ANNOUNCEMENT_DEFERRED))
+                    .execute(write.connection())
+                    .await
+                    .map_err(from_sqlx)?;
                 Ok(())
             })
         })
@@ -151,7 +168,7 @@ pub(super) async fn doubt(store: &SqliteStore) -> StoreResult<()> {
         .await
 }
 
-/// A duration that may still be doubled: bounded, so that no repetition overflows.
-fn doubled(duration: Duration) -> i64 {
+/// A duration that may be doubled any number of times without an overflow.
+fn bounded(duration: Duration) -> i64 {
     micros(duration.min(ANNOUNCEMENT_LONGEST))
 }

@@ -155,7 +155,7 @@ pub(super) async fn cancel(store: &SqliteStore, job_id: &JobId) -> StoreResult<C
                 }
                 Ok(match key(write.connection(), &job_id).await? {
                     None => Cancelled::Unknown,
-                    Some((_, JobStatus::Cancelled)) => Cancelled::Yes,
+                    Some((_, JobStatus::Cancelled)) => Cancelled::Already,
                     Some((_, ended)) => Cancelled::TooLate(ended),
                 })
             })

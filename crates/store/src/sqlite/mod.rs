@@ -57,7 +57,8 @@ use outhaul_core::schedule::{
 use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
-    Cancelled, JobFilter, Page, Prioritised, Redriven, Staged, Store, StoreResult, StoreSettings, Submitted,
+    Cancelled, JobFilter, Page, Prioritised, Redriven, Redriver, Staged, Store, StoreResult, StoreSettings,
+    Submitted,
 };
 use outhaul_core::trigger::{
     DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
@@ -225,8 +226,13 @@ impl Store for SqliteStore {
         redrive::redrive(self, job_id).await
     }
 
-    async fn dead_letters_redrive(&self, filter: &DeadLetterFilter, limit: u32) -> StoreResult<u64> {
-        redrive::letters(self, filter, limit).await
+    async fn dead_letters_redrive(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        by: Option<&Redriver>,
+    ) -> StoreResult<u64> {
+        redrive::letters(self, filter, limit, by).await
     }
 
     async fn queues_sync(&self, queues: &[QueueSpec]) -> StoreResult<BTreeMap<String, QueueId>> {
@@ -297,8 +303,12 @@ impl Store for SqliteStore {
         announcement::confirm(self, announcements, expiry).await
     }
 
-    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
-        announcement::clear(self, chunks, wait).await
+    async fn announcements_clear(&self, chunks: &[ChunkId]) -> StoreResult<()> {
+        announcement::clear(self, chunks).await
+    }
+
+    async fn announcements_defer(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+        announcement::defer(self, chunks, wait).await
     }
 
     async fn announcements_doubt(&self) -> StoreResult<()> {

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use outhaul_core::audit::AuditAct;
 use outhaul_core::dead_letter::DeadLetterFilter;
 use outhaul_core::id::JobId;
 use outhaul_core::job::JobStatus;
 use outhaul_core::state::ChunkState;
-use outhaul_core::store::{Redriven, StoreResult};
+use outhaul_core::store::{Redriven, Redriver, StoreResult};
 
 use super::SqliteStore;
 use super::convert::json;
@@ -36,7 +37,12 @@ pub(super) async fn redrive(store: &SqliteStore, job_id: &JobId) -> StoreResult<
 
 /// The oldest `limit` letters that match. A letter is a chunk under the fence it died with: one that was
 /// redriven meanwhile and died again is another letter.
-pub(super) async fn letters(store: &SqliteStore, filter: &DeadLetterFilter, limit: u32) -> StoreResult<u64> {
+pub(super) async fn letters(
+    store: &SqliteStore,
+    filter: &DeadLetterFilter,
+    limit: u32,
+    by: Option<&Redriver>,
+) -> StoreResult<u64> {
     let found: Vec<(i64, i64, i64)> =
         dead_letter::bind(sqlx::query_as(include_str!("sql/dead_letters_redrive.sql")), filter)
             .bind(limit)
@@ -49,13 +55,18 @@ pub(super) async fn letters(store: &SqliteStore, filter: &DeadLetterFilter, limi
     }
     let mut moved = 0;
     for (job, letters) in jobs {
-        moved += letters_of(store, job, json(&letters)).await?;
+        moved += letters_of(store, job, json(&letters), by.cloned()).await?;
     }
     Ok(moved)
 }
 
-/// Redrives these letters of one job; nothing if none of them is left.
-async fn letters_of(store: &SqliteStore, job: i64, letters: String) -> StoreResult<u64> {
+/// Redrives these letters of one job, and records by whom; nothing if none of them is left.
+async fn letters_of(
+    store: &SqliteStore,
+    job: i64,
+    letters: String,
+    by: Option<Redriver>,
+) -> StoreResult<u64> {
     store
         .write(move |write| {
             Box::pin(async move {
@@ -65,11 +76,30 @@ async fn letters_of(store: &SqliteStore, job: i64, letters: String) -> StoreResu
                 if dead == 0 {
                     return Ok(0);
                 }
-                let answer = redrive_in(write, job, status, &chunks).await?;
-                Ok(if matches!(answer, Redriven::Yes(_)) { dead.unsigned_abs() } else { 0 })
+                if !matches!(redrive_in(write, job, status, &chunks).await?, Redriven::Yes(_)) {
+                    return Ok(0);
+                }
+                if let Some(by) = by {
+                    record(write, job, by).await?;
+                }
+                Ok(dead.unsigned_abs())
             })
         })
         .await
+}
+
+async fn record(write: &mut Write, job: i64, by: Redriver) -> StoreResult<()> {
+    let now = write.now;
+    sqlx::query(include_str!("sql/dead_letters_redrive_audit.sql"))
+        .bind(job)
+        .bind(now)
+        .bind(by.actor)
+        .bind(AuditAct::Redrive.as_str())
+        .bind(by.detail)
+        .execute(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    Ok(())
 }
 
 async fn waiting(write: &mut Write, job: i64, letters: Option<String>) -> StoreResult<Vec<Waiting>> {

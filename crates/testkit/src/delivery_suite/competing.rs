@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use outhaul_core::id::ChunkId;
 
-use super::Wanted;
 use super::bench::{Kit, RELAY_ONLY, WORKING, in_time};
-use super::worker::Worker;
+use super::worker::{Held, Worker};
+use super::{Process, Wanted};
 
 pub(super) async fn every_chunk_is_claimed_once(kit: Kit) {
     const CHUNKS: usize = 300;
@@ -47,29 +47,65 @@ pub(super) async fn a_message_is_held_until_its_receipt_is_dropped(kit: Kit) {
     let first = Worker::start(&bench, &bench.store, one).await;
     let held = first.claim(8).await;
     assert_eq!(held.len(), 1, "no more than it may hold");
-    let name = held[0].chunk.chunk_key.clone();
+    let name = name(&held[0]);
 
     // It ends with its chunk unrecorded: the message goes to another.
     drop(first);
     let second = bench.start_unaware(&bench.second, WORKING);
-    let mut heard = HashSet::new();
-    in_time("both messages come to the second", async {
-        while heard.len() < 2 {
-            let armed = second.delivery.arm();
-            let messages = second.delivery.take(8).expect("it consumes");
-            if messages.is_empty() {
-                armed.await;
-            }
-            heard.extend(messages.into_iter().map(|message| message.name.chunk_key));
-        }
-    })
-    .await;
-    assert!(heard.contains(&name), "{heard:?} has no {name}");
+    let heard = hear(&second, 2).await;
+    assert!(heard.contains(&name), "{heard:?} has no {name:?}");
 
     // The second let go of them, so they are over; what the first held means nothing any more.
     drop(held);
     second.stop().await;
     assert_eq!(bench.wire().drain_work().await, Vec::<String>::new());
+}
+
+/// What its message calls it.
+fn name(held: &Held) -> (String, String) {
+    (held.chunk.job_id.to_string(), held.chunk.chunk_key.clone())
+}
+
+/// Takes messages, and lets go of them, until they have named so many chunks.
+async fn hear(process: &Process, count: usize) -> HashSet<(String, String)> {
+    let mut heard = HashSet::new();
+    in_time("messages come", async {
+        while heard.len() < count {
+            let armed = process.delivery.arm();
+            let messages = process.delivery.take(8).expect("it consumes");
+            if messages.is_empty() {
+                armed.await;
+            }
+            heard.extend(messages.into_iter().map(|message| (message.name.job_id, message.name.chunk_key)));
+        }
+    })
+    .await;
+    heard
+}
+
+/// A process that stops, or runs something alone, would have more places free than any other.
+pub(super) async fn what_is_not_wanted_goes_to_others(kit: Kit) {
+    let bench = kit.bench().await;
+    bench.submit(3).await;
+    let first = Worker::start(&bench, &bench.store, WORKING).await;
+    let running = first.claim(1).await;
+    let name = name(&running[0]);
+    first.delivery().consume(false);
+    let second = bench.start_unaware(&bench.second, WORKING);
+    // The next that comes to the first ends its connection; some may go to the second before.
+    let mut heard = HashSet::new();
+    while !heard.contains(&name) {
+        bench.submit(1).await;
+        heard.extend(hear(&second, 1).await);
+    }
+    second.stop().await;
+    first.finish(running).await;
+
+    first.delivery().consume(true);
+    bench.submit(1).await;
+    let again = first.claim(8).await;
+    first.finish(again).await;
+    first.process.stop().await;
 }
 
 pub(super) async fn a_stop_acknowledges_what_is_done_with(kit: Kit) {

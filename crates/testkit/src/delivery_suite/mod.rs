@@ -118,6 +118,7 @@ fn every() -> Vec<Case<Kit>> {
 fn with_broker() -> Vec<Case<Kit>> {
     cases![
         competing::a_message_is_held_until_its_receipt_is_dropped,
+        competing::what_is_not_wanted_goes_to_others,
         competing::a_stop_acknowledges_what_is_done_with,
         window::no_more_than_the_window_is_announced,
         window::a_paused_queue_blocks_no_other,

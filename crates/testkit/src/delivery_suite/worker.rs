@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use outhaul_core::announcement::{ChunkName, NotClaimed};
-use outhaul_core::delivery::{Delivery, Message, Receipt};
+use outhaul_core::delivery::{Delivery, Message, NAMES_NOTHING, Receipt};
 use outhaul_core::id::{ChunkId, QueueId, WorkerId};
 use outhaul_core::store::Store;
 use outhaul_core::worker::{ClaimedChunk, Finish, Want};
@@ -77,14 +77,11 @@ impl Worker {
         for (place, why) in claims.left {
             match (why, messages[place].take()) {
                 (NotClaimed::Unknown, Some(message)) => {
-                    self.delivery().park(
-                        message,
-                        "there is no such job or chunk here (does another installation use this queue?)",
-                    );
+                    self.delivery().park(message, NAMES_NOTHING);
                 }
                 (NotClaimed::NotNow { chunk, .. }, _) => {
-                    let cleared = self.store.announcements_clear(&[chunk], Duration::from_secs(1)).await;
-                    cleared.expect("announcements_clear");
+                    let deferred = self.store.announcements_defer(&[chunk], Duration::from_secs(1)).await;
+                    deferred.expect("announcements_defer");
                 }
                 _ => {}
             }

@@ -61,7 +61,8 @@ pub(super) fn services(command: &str, folder: &Path, rest: &[&str]) -> String {
     try_services(command, folder, rest).unwrap_or_else(|error| panic!("scripts/services {command}: {error}"))
 }
 
-fn try_services(command: &str, folder: &Path, rest: &[&str]) -> Result<String, String> {
+/// The same, where a failure is to be expected.
+pub(super) fn try_services(command: &str, folder: &Path, rest: &[&str]) -> Result<String, String> {
     // The script is found at run time: builds are shared between checkouts.
     let output = Command::new(setting("OUTHAUL_TEST_SERVICES"))
         .arg(command)

@@ -8,6 +8,7 @@ use outhaul_core::turn::turn;
 use outhaul_core::worker::{ClaimedChunk, Want};
 
 use super::bench::{Bench, Kit, LONG, MAIL, SETTINGS, chunk, day, job};
+use super::named_claims::names;
 
 /// Claims one at a time until nothing is left; the keys in that order.
 async fn order(bench: &Bench, at_most: usize) -> Vec<String> {
@@ -45,6 +46,24 @@ pub(super) async fn a_claim_tells_all_that_a_worker_needs(kit: Kit) {
     assert_eq!(shown.version, created.version, "claims never touch the job row");
     let stored = bench.probe.texts("select status from job").await;
     assert_eq!(stored, ["SUBMITTED"], "claims never touch the job row");
+}
+
+/// So that the order of claims can be told from the times, whichever way a batch's rows were visited.
+pub(super) async fn what_is_claimed_together_starts_together(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let new = job(20);
+    bench.submit(new.clone()).await;
+    let wants = [Want { queue: bench.queue, limit: 10 }];
+    let named =
+        bench.store.chunks_claim_named(bench.worker, &names(&new)[10..], &wants, 10).await.expect("by name");
+    let named = named.claimed.into_iter().map(|(_, chunk)| chunk).collect();
+    for claimed in [named, bench.claim(10).await] {
+        assert_eq!(claimed.len(), 10);
+        let at = claimed[0].claimed_at;
+        assert!(claimed.iter().all(|chunk| chunk.claimed_at == at), "{claimed:?}");
+        let rows = bench.store.chunks_list(&new.job_id, None, None, 20).await.expect("chunks_list").items;
+        assert_eq!(rows.iter().filter(|row| row.started_at == Some(at)).count(), 10);
+    }
 }
 
 pub(super) async fn limits_hold_per_queue_and_in_all(kit: Kit) {

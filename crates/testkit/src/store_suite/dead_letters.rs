@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use outhaul_core::audit::{AuditAct, AuditFilter};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::id::JobId;
 use outhaul_core::job::{EXPORT, JobStatus, NewJob, OnFailure};
 use outhaul_core::state::ChunkState;
+use outhaul_core::store::{Redriven, Redriver};
 
 use super::bench::{Bench, Kit, SETTINGS, at_once, custom, job};
 
@@ -36,7 +38,18 @@ async fn letters(bench: &Bench, filter: &DeadLetterFilter) -> Vec<DeadLetter> {
 }
 
 async fn redrive(bench: &Bench, filter: &DeadLetterFilter, limit: u32) -> u64 {
-    bench.store.dead_letters_redrive(filter, limit).await.expect("dead_letters_redrive")
+    bench.store.dead_letters_redrive(filter, limit, None).await.expect("dead_letters_redrive")
+}
+
+fn by(actor: &str, detail: Option<&str>) -> Redriver {
+    Redriver { actor: actor.to_owned(), detail: detail.map(str::to_owned) }
+}
+
+/// Who redrove which job, and what was said of it; the first first.
+async fn recorded(bench: &Bench) -> Vec<(String, Option<JobId>, Option<String>)> {
+    let filter = AuditFilter { act: Some(AuditAct::Redrive), ..AuditFilter::default() };
+    let rows = bench.other.audit_list(&filter, None, 1000).await.expect("audit_list").items;
+    rows.into_iter().rev().map(|row| (row.entry.actor, row.entry.job_id, row.entry.detail)).collect()
 }
 
 /// A job whose one chunk is dead.
@@ -286,6 +299,47 @@ pub(super) async fn letters_of_cancelled_jobs_stay(kit: Kit) {
     bench.counts_hold().await;
 }
 
+/// One entry for each job, if and only if it was redriven.
+pub(super) async fn a_redrive_is_on_record_with_each_of_its_jobs(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (several, chunks) = bench.running_of(NewJob { on_failure: OnFailure::Continue, ..job(3) }).await;
+    for chunk in &chunks {
+        bench.fail_with(chunk, None, None, "broken").await.expect("still owned");
+    }
+    let one = dead(&bench, custom(), None, "broken, it's \"K\u{f6}ln\"").await;
+    let other = dead(&bench, custom(), None, "timeout").await;
+    let (cancelled, chunks) = bench.running_of(NewJob { on_failure: OnFailure::Continue, ..job(2) }).await;
+    bench.fail_with(&chunks[0], None, None, "broken").await.expect("still owned");
+    bench.store.job_cancel(&cancelled).await.expect("job_cancel");
+    let olga = by("olga", Some("it's \"K\u{f6}ln\" \\"));
+    let redrive = async |text: &str, limit: u32, by: Option<&Redriver>| {
+        let filter = self::text(text);
+        bench.store.dead_letters_redrive(&filter, limit, by).await.expect("dead_letters_redrive")
+    };
+
+    assert_eq!(redrive("nothing like it", 10, Some(&olga)).await, 0);
+    assert_eq!(redrive("broken", 0, Some(&olga)).await, 0);
+    assert_eq!(recorded(&bench).await, [], "what moves nothing is not on record");
+    assert_eq!(redrive("timeout", 10, None).await, 1);
+    assert_eq!(recorded(&bench).await, [], "nor what nobody is known to have done");
+    assert_eq!(redrive("broken", 10, Some(&olga)).await, 4);
+    let entry = |id: &JobId| ("olga".to_owned(), Some(id.clone()), olga.detail.clone());
+    assert_eq!(recorded(&bench).await, [entry(&several), entry(&one)], "not the job that was cancelled");
+    assert_eq!(redrive("broken", 10, Some(&olga)).await, 0);
+    assert_eq!(recorded(&bench).await.len(), 2, "once");
+
+    for chunk in bench.claim(10).await {
+        bench.fail_with(&chunk, None, None, "again").await.expect("still owned");
+    }
+    assert_eq!(redrive("again", 1000, Some(&by("pat", None))).await, 5);
+    let pats: Vec<_> = recorded(&bench).await.split_off(2);
+    let jobs: Vec<&JobId> = pats.iter().filter_map(|(_, id, _)| id.as_ref()).collect();
+    assert_eq!(jobs.len(), 3, "{pats:?}");
+    assert!([&several, &one, &other].iter().all(|id| jobs.contains(id)), "{pats:?}");
+    assert!(pats.iter().all(|(actor, _, detail)| actor == "pat" && detail.is_none()), "{pats:?}");
+    bench.counts_hold().await;
+}
+
 pub(super) async fn twenty_redrives_at_once_move_each_letter_once(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     let mut ids = Vec::new();
@@ -306,22 +360,31 @@ pub(super) async fn twenty_redrives_at_once_move_each_letter_once(kit: Kit) {
                 if n >= 18 {
                     // A person redrives one of the jobs at the same time.
                     match store.job_redrive(&id).await.expect("job_redrive") {
-                        outhaul_core::store::Redriven::Yes(moved) => moved.unsigned_abs(),
+                        Redriven::Yes(moved) => moved.unsigned_abs(),
                         _ => 0,
                     }
                 } else {
-                    store.dead_letters_redrive(&all(), limit).await.expect("dead_letters_redrive")
+                    let by = by(&n.to_string(), None);
+                    let redriven = store.dead_letters_redrive(&all(), limit, Some(&by)).await;
+                    redriven.expect("dead_letters_redrive")
                 }
             }
         })
         .collect();
-    assert_eq!(at_once(acts).await.iter().sum::<u64>(), 30, "each letter is moved, and counted, once");
+    let moved = at_once(acts).await;
+    assert_eq!(moved.iter().sum::<u64>(), 30, "each letter is moved, and counted, once");
     assert_eq!(letters(&bench, &all()).await, []);
     for id in &ids {
         let job = bench.job(id).await;
         assert_eq!((job.status, job.counts.failed), (JobStatus::InProgress, 0));
         let told = bench.history(id, None).await;
         assert_eq!(told.iter().filter(|t| t.from == Some(ChunkState::Dead)).count(), 3);
+    }
+    let recorded = recorded(&bench).await;
+    let of = |n: usize| recorded.iter().filter(|(actor, ..)| *actor == n.to_string()).count() as u64;
+    for (n, moved) in moved.iter().enumerate().take(18) {
+        assert_eq!(of(n) > 0, *moved > 0, "who moved something is on record, and nobody else: {recorded:?}");
+        assert!(of(n) <= *moved, "once for each job: {recorded:?}");
     }
     bench.counts_hold().await;
     assert_eq!(bench.claim(100).await.len(), 30);

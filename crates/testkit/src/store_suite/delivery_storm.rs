@@ -78,7 +78,7 @@ async fn relay(
         }
         store.announcements_confirm(&sent, LONG).await.expect("announcements_confirm");
         let refused: Vec<ChunkId> = refused.iter().map(|announcement| announcement.chunk).collect();
-        store.announcements_clear(&refused, Duration::ZERO).await.expect("announcements_clear");
+        store.announcements_clear(&refused).await.expect("announcements_clear");
         if random.random_bool(0.05) {
             store.announcements_doubt().await.expect("announcements_doubt");
         }
@@ -120,7 +120,7 @@ async fn work(
                 NotClaimed::Unknown => panic!("every message names a chunk"),
             })
             .collect();
-        store.announcements_clear(&later, Duration::from_millis(1)).await.expect("announcements_clear");
+        store.announcements_defer(&later, Duration::from_millis(1)).await.expect("announcements_defer");
         let (mut done, mut back, mut failed): (Vec<Finish>, Vec<_>, Vec<_>) = Default::default();
         for (_, chunk) in &claims.claimed {
             match random.random_range(0..10) {
@@ -165,7 +165,7 @@ async fn sweep(store: Arc<dyn Store>) -> Vec<ChunkId> {
 /// Redrives what died and goes on by messages alone until nothing is left; returns what was finished.
 async fn drain(bench: &Bench, queues: [QueueId; 2], broker: &Broker) -> Vec<ChunkId> {
     let mut finished = Vec::new();
-    bench.store.dead_letters_redrive(&Default::default(), 10_000).await.expect("dead_letters_redrive");
+    bench.store.dead_letters_redrive(&Default::default(), 10_000, None).await.expect("dead_letters_redrive");
     for _ in 0..200 {
         bench.stage().await;
         let taken = bench.store.announcements_take(&queues, WINDOW, 50).await.expect("announcements_take");

@@ -8,7 +8,7 @@ use outhaul_core::job::{JobStatus, NewChunk, NewJob, OnFailure};
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::{Cancelled, Redriven, Staged};
 
-use super::bench::{Kit, LONG, MAIL, SETTINGS, chunk, custom, job};
+use super::bench::{Kit, LONG, MAIL, SETTINGS, at_once, chunk, custom, job};
 
 fn unknown() -> JobId {
     JobId::new(clock::now(), 1)
@@ -116,8 +116,8 @@ pub(super) async fn cancelling_settles_when_nothing_runs(kit: Kit) {
     let id = bench.submit(job(5)).await.job_id;
     let running = bench.claim(3).await;
     bench.fail(&running[0], Some(LONG)).await.expect("still owned");
-    for _ in 0..2 {
-        assert_eq!(bench.store.job_cancel(&id).await.expect("job_cancel"), Cancelled::Yes, "also again");
+    for expected in [Cancelled::Yes, Cancelled::Already, Cancelled::Already] {
+        assert_eq!(bench.other.job_cancel(&id).await.expect("job_cancel"), expected);
     }
     let at_once = bench.job(&id).await;
     assert_eq!((at_once.status, at_once.completed_at), (JobStatus::Cancelled, None));
@@ -134,6 +134,27 @@ pub(super) async fn cancelling_settles_when_nothing_runs(kit: Kit) {
     assert!(ended.completed_at.is_some());
     bench.counts_hold().await;
     assert_eq!(bench.stage().await, Staged::default());
+    let late = bench.store.job_cancel(&id).await.expect("job_cancel");
+    assert_eq!(late, Cancelled::Already, "also when all of it has stopped");
+}
+
+/// Whoever records who cancelled a job relies on it.
+pub(super) async fn of_many_cancellations_one_cancels(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    for _ in 0..10 {
+        let id = bench.submit(job(2)).await.job_id;
+        let before = bench.job(&id).await.version;
+        let acts = (0..12).map(|n| {
+            let store = if n % 2 == 0 { bench.store.clone() } else { bench.other.clone() };
+            let id = id.clone();
+            async move { store.job_cancel(&id).await.expect("job_cancel") }
+        });
+        let answers = at_once(acts.collect()).await;
+        let of = |answer: Cancelled| answers.iter().filter(|one| **one == answer).count();
+        assert_eq!((of(Cancelled::Yes), of(Cancelled::Already)), (1, 11), "{answers:?}");
+        let after = bench.job(&id).await;
+        assert_eq!((after.status, after.version), (JobStatus::Cancelled, before + 1));
+    }
 }
 
 pub(super) async fn cancelling_an_ended_job_is_too_late(kit: Kit) {

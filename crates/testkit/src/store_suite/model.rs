@@ -212,11 +212,12 @@ impl Walk {
         let answer = self.bench.store.job_cancel(&id).await.expect("job_cancel");
         self.trail.0.push(format!("cancel {id}: {answer:?}"));
         let job = self.jobs.get_mut(&id).expect("a job of ours");
-        if job.open() {
-            job.status = JobStatus::Cancelled;
-        }
         let expected = match job.status {
-            JobStatus::Cancelled => Cancelled::Yes,
+            _ if job.open() => {
+                job.status = JobStatus::Cancelled;
+                Cancelled::Yes
+            }
+            JobStatus::Cancelled => Cancelled::Already,
             status => Cancelled::TooLate(status),
         };
         assert_eq!(answer, expected, "{}", self.trail);

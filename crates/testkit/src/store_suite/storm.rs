@@ -188,7 +188,7 @@ impl Task {
             91..93 => {
                 let limit = self.random.random_range(1..10);
                 let filter = DeadLetterFilter::default();
-                self.store.dead_letters_redrive(&filter, limit).await.expect("dead_letters_redrive");
+                self.store.dead_letters_redrive(&filter, limit, None).await.expect("dead_letters_redrive");
             }
             93 => {
                 let (id, priority) = (self.pick(), self.random.random_range(0..10));
@@ -254,8 +254,8 @@ impl Task {
         let names: Vec<ChunkName> = taken.iter().map(name).collect();
         let chunks: Vec<ChunkId> = taken.iter().map(|taken| taken.chunk).collect();
         match self.random.random_range(0..6) {
-            0 => self.store.announcements_clear(&chunks, Duration::ZERO).await.expect("announcements_clear"),
-            1 => self.store.announcements_clear(&chunks, Duration::from_millis(1)).await.expect("defer"),
+            0 => self.store.announcements_clear(&chunks).await.expect("announcements_clear"),
+            1 => self.store.announcements_defer(&chunks, Duration::from_millis(1)).await.expect("defer"),
             2 => self.store.announcements_doubt().await.expect("announcements_doubt"),
             _ => self.store.announcements_confirm(&taken, Duration::from_millis(5)).await.expect("confirm"),
         }

@@ -105,7 +105,7 @@ pub(super) async fn a_redrive_waits_for_a_newer_equal_job(kit: Kit) {
 
     let told = bench.history(&first, None).await;
     assert_eq!(bench.store.job_redrive(&first).await.expect("job_redrive"), Redriven::Duplicate);
-    let moved = bench.store.dead_letters_redrive(&Default::default(), 10).await;
+    let moved = bench.store.dead_letters_redrive(&Default::default(), 10, None).await;
     assert_eq!(moved.expect("dead_letters_redrive"), 0, "that job is skipped");
     assert_eq!(bench.job(&first).await, failed, "nothing changed");
     assert_eq!(bench.states(&first).await, [ChunkState::Dead]);
@@ -129,7 +129,7 @@ pub(super) async fn a_skipped_job_holds_no_other_back(kit: Kit) {
         bench.fail(&chunks[0], None).await.expect("still owned");
     }
     bench.submit(unique("k")).await;
-    let moved = bench.store.dead_letters_redrive(&Default::default(), 10).await.expect("redrive");
+    let moved = bench.store.dead_letters_redrive(&Default::default(), 10, None).await.expect("redrive");
     assert_eq!(moved, 2);
     let left = bench.store.dead_letters_count(&Default::default()).await.expect("dead_letters_count");
     assert_eq!(left, 1);

@@ -53,11 +53,11 @@ fn heart_beats_between_frames_and_carriage_returns_are_no_part_of_them() {
 
 #[test]
 fn headers_are_unescaped_once_and_the_first_of_a_name_counts() {
-    let frame = one(b"MESSAGE\na\\cb:1\\n2\\r3\\c4\\\\n\na\\cb:later\nempty:\n\n\0");
+    let frame = one(b"MESSAGE\nack:1\na\\cb:1\\n2\\r3\\c4\\\\n\na\\cb:later\nempty:\n\n\0");
     assert_eq!(frame.header("a:b"), Some("1\n2\r3:4\\n"));
     assert_eq!(frame.header("empty"), Some(""));
     // ActiveMQ does not escape names.
-    let frame = one(b"MESSAGE\na\\tb\\:x\\ty\\\n\n\0");
+    let frame = one(b"MESSAGE\nack:1\na\\tb\\:x\\ty\\\n\n\0");
     assert_eq!(frame.header("a\\tb\\"), Some("x\\ty\\"));
 }
 
@@ -73,8 +73,8 @@ fn the_first_frames_of_a_connection_have_no_escapes() {
 fn a_body_has_a_length_only_if_it_needs_one() {
     assert_eq!(&encode(&Frame::new("SEND").body("{}"))[..], b"SEND\n\n{}\0");
     assert_eq!(&encode(&Frame::new("SEND").body("a\0b"))[..], b"SEND\ncontent-length:3\n\na\0b\0");
-    assert_eq!(one(b"MESSAGE\ncontent-length:3\n\na\0b\0").body, "a\0b");
-    assert_eq!(one(b"MESSAGE\ncontent-length:0\n\n\0").body, "");
+    assert_eq!(one(b"MESSAGE\nack:1\ncontent-length:3\n\na\0b\0").body, "a\0b");
+    assert_eq!(one(b"MESSAGE\nack:1\ncontent-length:0\n\n\0").body, "");
 }
 
 #[test]
@@ -135,22 +135,131 @@ fn of_a_frame_that_is_not_sound_the_end_is_found_all_the_same() {
 fn a_length_is_distrusted_when_the_rest_does_not_come() {
     let mut codec = StompCodec::default();
     let mut src = BytesMut::from(&b"MESSAGE\ncontent-length:99\nack:1\n\none\0\n\n"[..]);
-    assert!(!codec.awaits_length());
+    assert!(!codec.awaits_rest());
     assert!(codec.decode(&mut src).unwrap().is_none());
-    assert!(codec.awaits_length());
-    codec.distrust_length(&mut src).unwrap();
+    assert!(codec.awaits_rest());
+    codec.distrust_rest(&mut src);
     assert_eq!(codec.decode(&mut src).unwrap().unwrap().body, "one");
-    assert!(codec.decode(&mut src).unwrap().is_none() && !codec.awaits_length());
-    codec.distrust_length(&mut src).unwrap();
-    src.extend_from_slice(b"MESSAGE\n\nnext\0");
+    assert!(codec.decode(&mut src).unwrap().is_none() && !codec.awaits_rest());
+    codec.distrust_rest(&mut src);
+    src.extend_from_slice(b"MESSAGE\nack:2\n\nnext\0");
     assert_eq!(codec.decode(&mut src).unwrap().unwrap().body, "next");
+}
 
-    // What was thrown away cannot be read again.
-    let long = vec![b'x'; MAX_BODY + 1];
-    let head = format!("MESSAGE\ncontent-length:{}\n\n", MAX_BODY);
-    assert!(decode(&[head.as_bytes(), &long, b"\0"].concat(), &[]).is_ok());
-    let head = format!("MESSAGE\ncontent-length:{}\n\n", MAX_BODY + 1);
-    assert!(decode(&[head.as_bytes(), &long, b"x\0"].concat(), &[]).is_err());
+/// Too short, too long with frames inside what is kept, at its edge, and in what is thrown away.
+#[test]
+fn a_large_body_of_a_false_length_loses_its_end_and_the_next_frames_are_read() {
+    let next = b"MESSAGE\nack:2\n\nnext\0\nMESSAGE\nack:3\n\nthird\0\n";
+    for (said, sent) in [
+        (MAX_BODY, MAX_BODY + 9),
+        (MAX_BODY + 1, MAX_BODY + 9),
+        (MAX_BODY * 2, MAX_BODY * 3),
+        (MAX_BODY * 9, 5),
+        (MAX_BODY * 9, MAX_BODY - 40),
+        (MAX_BODY * 9, MAX_BODY - 5),
+        (MAX_BODY * 9, MAX_BODY - 1),
+        (MAX_BODY * 9, MAX_BODY),
+        (MAX_BODY * 9, MAX_BODY + 1),
+        (MAX_BODY * 9, MAX_BODY * 2),
+    ] {
+        let head = format!("MESSAGE\nack:1\ncontent-length:{said}\n\n");
+        let mut bytes = [head.as_bytes(), &vec![b'x'; sent], b"\0\n"].concat();
+        // As much as it takes to throw some away.
+        while bytes.len() < MAX_BODY + 4096 {
+            bytes.extend_from_slice(b"MESSAGE\nack:between\n\n\0\n");
+        }
+        bytes.extend_from_slice(next);
+        for size in [997, 100_000, usize::MAX] {
+            let frames = decode(&bytes, &[size]).unwrap();
+            let [first, .., second, third] = frames.as_slice() else { panic!("{said} {sent}: {frames:?}") };
+            assert_eq!((first.header("ack"), first.body.len()), (Some("1"), sent.min(MAX_BODY)));
+            assert!(first.length == sent || first.length > MAX_BODY, "{said} {sent}: {}", first.length);
+            assert_eq!((second.header("ack"), &second.body[..]), (Some("2"), &b"next"[..]));
+            assert_eq!((third.header("ack"), &third.body[..]), (Some("3"), &b"third"[..]));
+        }
+    }
+}
+
+#[test]
+fn a_body_of_its_true_length_may_hold_frames() {
+    let inside = b"a\0\nMESSAGE\nack:no\n\nb\0c";
+    let head = format!("MESSAGE\nack:1\ncontent-length:{}\n\n", inside.len());
+    assert_eq!(&one(&[head.as_bytes(), inside, b"\0"].concat()).body[..], inside);
+}
+
+/// The names are of JMS properties, which ActiveMQ 5.17 sends as they are; the order of headers is any.
+#[test]
+fn line_ends_in_names_never_cost_a_message_its_tag() {
+    for headers in [
+        "\n\n:99\nexpires:0\nack:ID\\c1\nsubscription:0\n",
+        "expires:0\nack:ID\\c1\na\n\nb:99\nsubscription:0\n",
+        "q\r\n\r\nr:99\nack:ID\\c1\n",
+        "content-length:5\nexpires:0\ncontent-length:7\n\n:99\nack:ID\\c1\n",
+        "p\n\ncontent-length:9\nack:ID\\c1\n",
+        "m\0n:99\nack:ID\\c1\n",
+        "m\0:99\nx:\0\nack:ID\\c1\n",
+        "x\0\nMESSAGE\ny:99\nack:ID\\c1\n",
+        "ack:ID\\c1\nx\0\nMESSAGE\ny:99\n",
+        "ack:ID\\c1\nx\0\nRECEIPT\ny:99\n",
+        "ack:ID\\c1\nlast:\0\n",
+        "\n\nx\0MESSAGE\n\n\n:99\nack:ID\\c1\n",
+    ] {
+        for body in ["body", "b\0dy", ""] {
+            let broken = format!("MESSAGE\n{headers}\n{body}\0\n");
+            let bytes = [b"RECEIPT\n\n\0", broken.as_bytes(), b"MESSAGE\nack:2\n\nnext\0\n"].concat();
+            for size in [1, 7, usize::MAX] {
+                let frames = decode(&bytes, &[size]).unwrap();
+                let tags = frames.iter().filter_map(|frame| frame.header("ack")).collect::<Vec<_>>();
+                assert_eq!(tags, ["ID:1", "2"], "{broken:?}");
+                assert_eq!(frames.last().unwrap().body, "next", "{broken:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_frame_within_a_name_is_read_once() {
+    let bytes = b"RECEIPT\n\n\0MESSAGE\ncontent-length:5\nack:1\nzz\0\nMESSAGE\nack:fake\n\n:v\nmessage-id:x\n\nby\0te\0\n\
+                  MESSAGE\nack:2\n\nnext\0\n";
+    for size in [1, 7, usize::MAX] {
+        let frames = decode(bytes, &[size]).unwrap();
+        let tags: Vec<_> = frames.iter().filter_map(|frame| frame.header("ack")).collect();
+        assert_eq!(tags, ["1", "fake", "2"]);
+    }
+}
+
+/// Texts with NULs in them have no length: what follows the NUL is read as frames, and the next ones after
+/// it are the broker's again.
+#[test]
+fn what_is_left_of_a_text_swallows_no_frame() {
+    for rest in [
+        "MESSAGE",
+        "MESSAGE\n",
+        "MESSAGE\n\n",
+        "MESSAGE\nack:x\n",
+        "MESSAGE\nack:x\n\n",
+        "MESSAGE\nack:x\ny",
+        "RECEIPT\n",
+        "RECEIPT\n\n",
+        "ERROR\na:b\n",
+        "\n\nMESSAGE\n\n\n\n",
+        "QUITE\nsomething:else\n",
+        "MESSAGE\nack:x\ncontent-length:9999999\n",
+    ] {
+        for beats in ["", "\n", "\n\n\n"] {
+            let bytes = format!(
+                "MESSAGE\nack:1\n\ntext\0{rest}\0{beats}RECEIPT\nreceipt-id:r\n\n\0{beats}\
+                 MESSAGE\nack:2\n\nnext\0\n"
+            );
+            for size in [1, 7, usize::MAX] {
+                let frames = decode(bytes.as_bytes(), &[size]).unwrap();
+                assert_eq!(frames[0].header("ack"), Some("1"));
+                let last: Vec<_> = frames.iter().rev().take(2).collect();
+                assert_eq!(last[1].header("receipt-id"), Some("r"), "{bytes:?}: {frames:?}");
+                assert_eq!((last[0].header("ack"), &last[0].body[..]), (Some("2"), &b"next"[..]));
+            }
+        }
+    }
 }
 
 #[test]
@@ -167,7 +276,7 @@ fn a_body_over_the_limit_loses_its_end_and_the_next_frame_is_read() {
             assert!(frames[1].length == 4 && frames[1].body == "next");
         }
     }
-    let exact = [b"MESSAGE\n\n", &large[..MAX_BODY], b"\0"].concat();
+    let exact = [b"MESSAGE\nack:1\n\n", &large[..MAX_BODY], b"\0"].concat();
     assert_eq!(one(&exact).body.len(), MAX_BODY, "a body of just the limit is whole");
 }
 
@@ -199,7 +308,8 @@ fn frames() -> impl Strategy<Value = Vec<Frame>> {
                 true => (keep_plain(&name).replace(':', ""), keep_plain(&value)),
                 false => (name, value),
             });
-            Frame { headers: headers.collect(), ..Frame::new(&command).body(body) }
+            let tag = (command == "MESSAGE").then(|| ("ack".to_owned(), "1".to_owned()));
+            Frame { headers: tag.into_iter().chain(headers).collect(), ..Frame::new(&command).body(body) }
         },
     );
     vec(frame, 0..6)
@@ -236,6 +346,7 @@ proptest! {
         // Mostly bytes that mean something, so that all states are reached.
         bytes in vec(prop_oneof![
             Just(b"MESSAGE\n".to_vec()), Just(b"content-length:3\n".to_vec()), Just(b"\n".to_vec()),
+            Just(b"ack:1\n".to_vec()), Just(b"\0\n".to_vec()), Just(b"RECEIPT\n".to_vec()),
             Just(vec![0]), Just(b"\\c".to_vec()), vec(any::<u8>(), 0..6),
         ], 0..40),
         sizes in vec(1_usize..9, 1..6),

@@ -1,5 +1,7 @@
 //! What becomes of messages whose chunks cannot be claimed.
 
+use outhaul::core::delivery::NAMES_NOTHING;
+
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -17,7 +19,7 @@ async fn a_stale_message_is_dropped_and_runs_nothing() {
     }
     stage.mailbox.until_acknowledged(&["ok-0", "ok-1", "ok-2", "ok-3"]).await;
     assert_eq!(stage.started(), Vec::<String>::new());
-    assert_eq!((stage.cleared(), stage.mailbox.post().parked.len()), (vec![], 0));
+    assert_eq!((stage.deferred(), stage.mailbox.post().parked.len()), (vec![], 0));
     stage.stop().await;
 }
 
@@ -28,8 +30,7 @@ async fn an_unknown_chunk_is_parked_and_the_next_runs() {
     stage.mailbox.send(7, "nobody");
     stage.mailbox.send(0, "ok");
     stage.mailbox.until_acknowledged(&["nobody", "ok"]).await;
-    let reason = "there is no such job or chunk here (does another installation use this queue?)".to_owned();
-    assert_eq!(stage.mailbox.post().parked, [("nobody".to_owned(), reason)]);
+    assert_eq!(stage.mailbox.post().parked, [("nobody".to_owned(), NAMES_NOTHING.to_owned())]);
     stage.stop().await;
 }
 
@@ -44,7 +45,7 @@ async fn what_cannot_run_now_is_announced_again_and_keeps_no_place() {
         stage.mailbox.send(n, key);
     }
     stage.mailbox.until_acknowledged(&["elsewhere", "ok", "paused"]).await;
-    assert_eq!(stage.cleared(), [(ChunkId(0), Duration::ZERO), (ChunkId(1), SOON)]);
+    assert_eq!(stage.deferred(), [(ChunkId(0), Duration::ZERO), (ChunkId(1), SOON)]);
     assert_eq!(stage.started(), ["ok"]);
     stage.stop().await;
 }
@@ -53,9 +54,9 @@ async fn what_cannot_run_now_is_announced_again_and_keeps_no_place() {
 async fn a_message_is_held_until_its_chunk_is_to_be_announced_again() {
     let stage = Stage::new(Fake::new(LEASE), TestHandler::new(), 1).await;
     stage.store.add_to(7, "TEST", "elsewhere");
-    stage.store.hold(Some("announcements_clear"));
+    stage.store.hold(Some("announcements_defer"));
     stage.mailbox.send(0, "elsewhere");
-    stage.store.until("it is cleared", |rows| !rows.cleared.is_empty()).await;
+    stage.store.until("it is deferred", |rows| !rows.deferred.is_empty()).await;
     // Should this process die now, the broker still has it.
     assert_eq!(stage.mailbox.post().open, ["elsewhere"]);
     stage.store.hold(None);
@@ -64,15 +65,15 @@ async fn a_message_is_held_until_its_chunk_is_to_be_announced_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_is_kept_until_its_announcement_is_cleared_and_stops_nobody() {
+async fn a_message_is_kept_until_its_announcement_is_deferred_and_stops_nobody() {
     let stage = Stage::new(Fake::new(LEASE), TestHandler::new(), 2).await;
     let (mut left, mailbox) = (3, stage.mailbox.clone());
     stage.store.fail(move |verb, _| {
-        let away = verb == "announcements_clear" && left > 0;
+        let away = verb == "announcements_defer" && left > 0;
         left -= i32::from(away);
         // Or nobody would have a message of a chunk that counts as announced.
         let kept = || mailbox.post().open.iter().any(|key| key == "elsewhere");
-        assert!(verb != "announcements_clear" || kept(), "acknowledged too early");
+        assert!(verb != "announcements_defer" || kept(), "acknowledged too early");
         away.then(crate::fake::unavailable)
     });
     for (n, (queue, key)) in [(7, "elsewhere"), (0, "ok")].into_iter().enumerate() {
@@ -81,7 +82,7 @@ async fn a_message_is_kept_until_its_announcement_is_cleared_and_stops_nobody() 
     }
     stage.mailbox.until("both are acknowledged", |post| post.acknowledged.len() == 2).await;
     assert_eq!(stage.mailbox.post().acknowledged, ["ok", "elsewhere"]);
-    assert_eq!(stage.cleared(), [(ChunkId(0), SOON)]);
+    assert_eq!(stage.deferred(), [(ChunkId(0), SOON)]);
     stage.stop().await;
 }
 

@@ -70,8 +70,8 @@ impl Stage {
         self.handler.seen.started.lock().unwrap().clone()
     }
 
-    fn cleared(&self) -> Vec<(ChunkId, Duration)> {
-        self.store.rows().cleared.clone()
+    fn deferred(&self) -> Vec<(ChunkId, Duration)> {
+        self.store.rows().deferred.clone()
     }
 
     /// Every test ends here: whatever happened, the queues themselves were never looked at.
@@ -131,5 +131,5 @@ async fn without_messages_the_worker_looks_at_its_queues() {
         .await;
     engine.stop().await;
     let rows = store.rows();
-    assert!(rows.looks > 0 && rows.named.is_empty() && rows.cleared.is_empty());
+    assert!(rows.looks > 0 && rows.named.is_empty() && rows.deferred.is_empty());
 }

@@ -97,7 +97,7 @@ async fn a_duplicate_of_a_running_chunk_is_dropped() {
     stage.handler.gate.add_permits(1);
     stage.mailbox.until_acknowledged(&["gate", "gate"]).await;
     assert_eq!(stage.started(), ["gate"]);
-    assert_eq!(stage.cleared(), []);
+    assert_eq!(stage.deferred(), []);
     stage.stop().await;
 }
 
@@ -117,7 +117,7 @@ async fn never_claims_more_than_it_has_places() {
     assert!(stage.handler.seen.most.load(Ordering::SeqCst) <= 3);
     assert_eq!(stage.started().len(), 200, "each ran once");
     assert!(mailbox.post().most <= 3);
-    assert_eq!(stage.cleared(), [], "what it took it ran");
+    assert_eq!(stage.deferred(), [], "what it took it ran");
     stage.stop().await;
 }
 

@@ -30,8 +30,8 @@ async fn an_exhausted_budget_keeps_nobody_else_waiting() {
     stage.until_state("gate-9", ChunkState::Success).await;
     let expected: Vec<String> = (1..10).map(|n| format!("gate-{n}")).collect();
     assert_eq!(stage.started()[2..], expected);
-    let cleared: Vec<_> = (1..10).map(|n| (ChunkId(n), AGAIN)).collect();
-    assert_eq!(stage.cleared(), cleared, "should this process die, they are announced again");
+    let deferred: Vec<_> = (1..10).map(|n| (ChunkId(n), AGAIN)).collect();
+    assert_eq!(stage.deferred(), deferred, "should this process die, they are announced again");
     stage.stop().await;
 }
 
@@ -89,7 +89,7 @@ async fn a_message_for_what_waits_already_changes_nothing() {
     stage.mailbox.send(1, "gate-2");
     stage.mailbox.until("dropped", |post| post.acknowledged == ["gate-2", "gate-2"]).await;
     assert_eq!(stage.store.rows().named.len(), asked, "the store has answered that already");
-    assert_eq!(stage.cleared(), [(ChunkId(1), AGAIN); 2]);
+    assert_eq!(stage.deferred(), [(ChunkId(1), AGAIN); 2]);
     stage.handler.gate.add_permits(2);
     stage.until_state("gate-2", ChunkState::Success).await;
     assert_eq!(stage.started(), ["gate-1", "gate-2"]);
@@ -104,7 +104,7 @@ async fn without_a_slot_it_is_for_others_and_for_whoever_has_one_first() {
     stage.store.edit(|rows| rows.slots.insert((0, 0), 99));
     stage.mailbox.send(0, "ok");
     stage.mailbox.until_acknowledged(&["ok"]).await;
-    assert_eq!(stage.cleared(), [(ChunkId(0), AGAIN), (ChunkId(0), SOON)]);
+    assert_eq!(stage.deferred(), [(ChunkId(0), AGAIN), (ChunkId(0), SOON)]);
     beats(&stage.store).await;
     assert_eq!(stage.started(), Vec::<String>::new());
     // The other process has no more names, and gave it back.

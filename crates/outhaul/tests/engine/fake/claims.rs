@@ -103,7 +103,7 @@ impl Rows {
             };
             let chunk = ChunkId(id as i64);
             if row.is_queued() && because == NotNow::NoSlot {
-                self.cleared.push((chunk, ANNOUNCEMENT_DEFERRED));
+                self.deferred.push((chunk, ANNOUNCEMENT_DEFERRED));
             }
             let not_now = NotClaimed::NotNow { chunk, queue: row.queue, because };
             claims.left.push((place, if row.is_queued() { not_now } else { NotClaimed::Over }));

@@ -61,7 +61,7 @@ impl TestHandler {
     pub(crate) async fn until(&self, what: &str, test: impl Fn(&Seen) -> bool) {
         let mut changed = self.changed.subscribe();
         let wait = changed.wait_for(|_| test(&self.seen));
-        if tokio::time::timeout(Duration::from_secs(30), wait).await.is_err() {
+        if tokio::time::timeout(super::PATIENCE, wait).await.is_err() {
             panic!("never happened: {what}");
         }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use outhaul::core::announcement::ChunkName;
@@ -13,7 +12,6 @@ use tokio::sync::watch;
 use super::claims::name;
 
 /// What the broker knows.
-#[derive(Default)]
 pub(crate) struct Post {
     /// Not handed to the process yet.
     pub(crate) queue: VecDeque<(ChunkName, Option<String>)>,
@@ -31,11 +29,43 @@ pub(crate) struct Post {
     /// How many chunks it was told were claimed.
     pub(crate) claims: usize,
     pub(crate) known: Vec<(QueueId, String)>,
+    pub(crate) wanted: bool,
+    /// Which connection it is; receipts of an earlier one do nothing.
+    connection: usize,
+    /// Chunk keys of messages that were taken when their connection ended: others have them.
+    pub(crate) returned: Vec<String>,
 }
 
 impl Post {
-    /// Hands the process as many as it may have.
+    fn new() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            arrived: VecDeque::new(),
+            arrivals: 0,
+            open: Vec::new(),
+            acknowledged: Vec::new(),
+            parked: Vec::new(),
+            takes: 0,
+            most: 0,
+            claims: 0,
+            known: Vec::new(),
+            wanted: true,
+            connection: 0,
+            returned: Vec::new(),
+        }
+    }
+
+    /// Hands the process as many as it may have; the first that it does not want ends the connection.
     fn hand_over(&mut self, prefetch: usize) {
+        let room = prefetch > self.open.len() + self.arrived.len();
+        if !self.wanted && (!self.arrived.is_empty() || (room && !self.queue.is_empty())) {
+            self.connection += 1;
+            self.returned.append(&mut self.open);
+            self.arrived.drain(..).rev().for_each(|message| self.queue.push_front(message));
+        }
+        if !self.wanted {
+            return;
+        }
         let count = prefetch.saturating_sub(self.open.len() + self.arrived.len()).min(self.queue.len());
         self.arrived.extend(self.queue.drain(..count));
         self.arrivals += count;
@@ -53,11 +83,11 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     pub(crate) fn new(prefetch: usize) -> Arc<Self> {
-        Arc::new(Self { post: watch::channel(Post::default()).0, prefetch, restless: false })
+        Arc::new(Self { post: watch::channel(Post::new()).0, prefetch, restless: false })
     }
 
     pub(crate) fn restless(prefetch: usize) -> Arc<Self> {
-        Arc::new(Self { post: watch::channel(Post::default()).0, prefetch, restless: true })
+        Arc::new(Self { post: watch::channel(Post::new()).0, prefetch, restless: true })
     }
 
     /// Sends a message of the chunk that was added as the `id`th, in the first queue.
@@ -82,7 +112,7 @@ impl Mailbox {
     pub(crate) async fn until(&self, what: &str, test: impl Fn(&Post) -> bool) {
         let mut post = self.post.subscribe();
         let wait = post.wait_for(|post| test(post));
-        if tokio::time::timeout(Duration::from_secs(30), wait).await.is_err() {
+        if tokio::time::timeout(super::PATIENCE, wait).await.is_err() {
             let post = self.post();
             panic!("never happened: {what}; open {:?}, acknowledged {:?}", post.open, post.acknowledged);
         }
@@ -120,10 +150,14 @@ impl Delivery for Mailbox {
             taken.extend(post.arrived.drain(..count));
             post.open.extend(taken.iter().map(|(name, _)| name.chunk_key.clone()));
         });
+        let connection = self.post().connection;
         let message = |(name, queue): (ChunkName, Option<String>)| {
             let (post, key, prefetch) = (self.post.clone(), name.chunk_key.clone(), self.prefetch);
             let receipt = Receipt::new(move || {
                 post.send_modify(|post| {
+                    if post.connection != connection {
+                        return;
+                    }
                     let place = post.open.iter().position(|open| *open == key).unwrap();
                     post.open.remove(place);
                     post.acknowledged.push(key);
@@ -141,6 +175,13 @@ impl Delivery for Mailbox {
 
     fn queues_known(&self, queues: &[(QueueId, String)]) {
         self.post.send_modify(|post| post.known = queues.to_vec());
+    }
+
+    fn consume(&self, wanted: bool) {
+        self.post.send_modify(|post| {
+            post.wanted = wanted;
+            post.hand_over(self.prefetch);
+        });
     }
 
     fn park(&self, message: Message, reason: &str) {

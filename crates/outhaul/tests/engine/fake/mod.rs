@@ -38,6 +38,9 @@ pub(crate) use handler::{TestHandler, settings, start, start_on};
 pub(crate) use mailbox::{Mailbox, Post};
 pub(crate) use rows::{Row, Rows};
 
+/// How long a slow machine may take for anything.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 type Fault = Box<dyn FnMut(&str, &[Lease]) -> Option<StoreError> + Send>;
 
 pub(crate) struct Fake {
@@ -123,7 +126,7 @@ impl Fake {
                 changed.changed().await.unwrap();
             }
         };
-        if tokio::time::timeout(Duration::from_secs(30), wait).await.is_err() {
+        if tokio::time::timeout(PATIENCE, wait).await.is_err() {
             panic!("never happened: {what}; chunks are {:#?}", self.rows().chunks);
         }
     }
@@ -228,10 +231,13 @@ impl Store for Fake {
     async fn announcements_confirm(&self, _: &[Announcement], _: Duration) -> StoreResult<()> {
         Ok(())
     }
-    async fn announcements_clear(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
-        self.check("announcements_clear", &[])?;
-        self.edit(|rows| rows.cleared.extend(chunks.iter().map(|chunk| (*chunk, wait))));
-        self.answer("announcements_clear", ()).await
+    async fn announcements_clear(&self, chunks: &[ChunkId]) -> StoreResult<()> {
+        self.announcements_defer(chunks, Duration::ZERO).await
+    }
+    async fn announcements_defer(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
+        self.check("announcements_defer", &[])?;
+        self.edit(|rows| rows.deferred.extend(chunks.iter().map(|chunk| (*chunk, wait))));
+        self.answer("announcements_defer", ()).await
     }
     async fn announcements_doubt(&self) -> StoreResult<()> {
         Ok(())
@@ -551,7 +557,12 @@ impl Store for Fake {
     async fn dead_letters_count(&self, _: &DeadLetterFilter) -> StoreResult<u64> {
         unreachable!("the engine never asks for this")
     }
-    async fn dead_letters_redrive(&self, _: &DeadLetterFilter, _: u32) -> StoreResult<u64> {
+    async fn dead_letters_redrive(
+        &self,
+        _: &DeadLetterFilter,
+        _: u32,
+        _: Option<&Redriver>,
+    ) -> StoreResult<u64> {
         unreachable!("the engine never asks for this")
     }
     async fn job_cancel(&self, _: &JobId) -> StoreResult<Cancelled> {

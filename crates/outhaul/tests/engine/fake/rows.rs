@@ -45,7 +45,7 @@ pub(crate) struct Rows {
     /// Queues that are paused.
     pub(crate) paused: BTreeSet<i64>,
     /// What is to be announced again, and when.
-    pub(crate) cleared: Vec<(ChunkId, Duration)>,
+    pub(crate) deferred: Vec<(ChunkId, Duration)>,
     pub(super) next_worker: i64,
 }
 

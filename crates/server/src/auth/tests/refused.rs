@@ -216,6 +216,36 @@ async fn named_claims_are_kept_and_no_others() {
 }
 
 #[tokio::test]
+async fn numbers_that_reading_may_round_are_refused() {
+    let mut settings = settings(pem(p256()));
+    settings.keep = vec![ClaimPath::new("county")];
+    let tokens = Tokens::new(settings).unwrap();
+    // As text, for a number in Rust would be rounded already.
+    let judge = async |county: &str| {
+        let text = claims(json!({"county": "?"})).to_string().replace("\"?\"", county);
+        let message = format!("{}.{}", part(json!({"alg": "ES256"}).to_string()), part(text));
+        let signature =
+            jsonwebtoken::crypto::sign(message.as_bytes(), &p256().encoding(), Algorithm::ES256).unwrap();
+        judged(&tokens, &format!("{message}.{signature}")).await
+    };
+    for county in [
+        "1.12345678901234567",
+        "1.12345678901234568",
+        "[0.5]",
+        r#"{"of": 7.0}"#,
+        "1e3",
+        "-0",
+        "18446744073709551616",
+    ] {
+        assert_eq!(judge(county).await, Err(Why::Unkeepable), "{county}");
+    }
+    for county in ["18446744073709551615", "-9223372036854775808", r#""1.12345678901234567""#] {
+        let caller = judge(county).await.unwrap();
+        assert_eq!(caller.identity.claims["county"].to_string(), county);
+    }
+}
+
+#[tokio::test]
 async fn broken_tokens_are_refused() {
     let tokens = tokens(pem(p256()));
     let good = by(p256(), json!({}), &claims(json!({})));

@@ -230,7 +230,18 @@ fn mistakes_about_who_is_asked_are_all_said() {
         ("url = \"https://ann:hunter2@id.example.com/\"", vec!["auth.recheck.url"]),
         ("url = \"https://id.example.com/#hunter2\"", vec!["auth.recheck.url"]),
         ("url = \"ftp://id.example.com/hunter2\"", vec!["auth.recheck.url"]),
-        ("max_age = \"2h\"\ntimeout = \"0s\"", vec!["auth.recheck.url"]),
+        (
+            "max_age = \"2h\"\ntimeout = \"0s\"\nsecret = \"\"",
+            vec!["auth.recheck.max_age", "auth.recheck.secret", "auth.recheck.timeout", "auth.recheck.url"],
+        ),
+        (
+            "url = \"hunter2\"\nmax_age = \"2h\"\ntimeout = \"0s\"",
+            vec!["auth.recheck.max_age", "auth.recheck.timeout", "auth.recheck.url"],
+        ),
+        (
+            "url = 5\nmax_age = 5\ntimeout = \"2h\"",
+            vec!["auth.recheck.max_age", "auth.recheck.timeout", "auth.recheck.url"],
+        ),
         (
             "{url}\nmax_age = \"61m\"\ntimeout = \"61s\"\nretries = 5",
             vec!["auth.recheck.max_age", "auth.recheck.retries", "auth.recheck.timeout"],
@@ -257,9 +268,33 @@ fn there_is_exactly_one_key() {
     let without = jwt("").replace("secret_env = \"ID_SECRET\"", "");
     let said = problems(&without);
     assert_eq!(said, ["auth: needs what tokens are verified with: jwks_url, public_key_file or secret"]);
-    for second in ["jwks_url = \"https://id.example.com/\"", "public_key_file = \"x.pem\""] {
-        let said = problems(&jwt(second));
-        assert_eq!(said, ["auth: give only one of jwks_url, public_key_file and secret"]);
+    let said = problems(&jwt("jwks_url = \"https://id.example.com/\""));
+    assert_eq!(said, ["auth: give only one of jwks_url, public_key_file and secret"]);
+    // What is wrong with each of several is said as well.
+    let short = |with: &str| jwt(with).replace("secret_env = \"ID_SECRET\"", "secret = \"hunter2\"");
+    let unreadable = "public_key_file = \"gone.pem\"\nalgorithms = []";
+    for (text, expected) in [
+        (jwt("public_key_file = \"gone.pem\""), vec!["auth", "auth.public_key_file"]),
+        (jwt("jwks_url = 5"), vec!["auth", "auth.jwks_url"]),
+        (jwt("jwks_url = \"hunter2\""), vec!["auth", "auth.jwks_url"]),
+        (
+            jwt("secret = \"hunter2\"\njwks_url = \"http://id.example.com/\""),
+            vec!["auth", "auth.jwks_url", "auth.secret"],
+        ),
+        (short("jwks_url = \"http://id.example.com/\""), vec!["auth", "auth.jwks_url", "auth.secret"]),
+        (
+            short(&format!("jwks_url = \"http://id.example.com/\"\n{unreadable}\nleeway = \"2m\"")),
+            vec![
+                "auth",
+                "auth.algorithms",
+                "auth.jwks_url",
+                "auth.leeway",
+                "auth.public_key_file",
+                "auth.secret",
+            ],
+        ),
+    ] {
+        assert_eq!(paths(&text), expected, "{:?}", problems(&text));
     }
     let said = problems(&jwt("secret = \"hunter2\""));
     assert_eq!(said, ["auth.secret: give only one of secret, secret_file and secret_env"]);

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use outhaul_core::job::JobStatus;
 use outhaul_testkit::servers;
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
 use super::health::{WORKER, health, listening};
 use super::*;
@@ -36,11 +37,13 @@ fn delivery(kind: &str, url: &str, queue: &str) -> String {
     )
 }
 
-/// A port where nobody answers.
-async fn away(kind: &str) -> String {
+/// A port where nobody answers, as long as the socket is there: it is bound, and does not listen.
+fn away(kind: &str) -> (TcpSocket, String) {
     let scheme = if kind == "rabbitmq" { "amqp" } else { "stomp" };
-    let addr = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    delivery(kind, &format!("{scheme}://zoe:hunter2@{addr}"), "outhaul")
+    let taken = TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("{scheme}://zoe:hunter2@{}", taken.local_addr().unwrap());
+    (taken, delivery(kind, &url, "outhaul"))
 }
 
 async fn submit(running: &Running) -> String {
@@ -51,19 +54,20 @@ async fn submit(running: &Running) -> String {
 
 /// Asks until the answer is as it should be.
 async fn until(running: &Running, path: &str, is: impl Fn(&(u16, Value)) -> bool) -> Value {
-    loop {
+    for _ in 0..4000 {
         let answer = health(running, path).await;
         if is(&answer) {
             return answer.1;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    panic!("{path} never answered as it should")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_is_away_lets_processes_start_and_workers_are_not_ready() {
     for kind in ["activemq", "rabbitmq"] {
-        let text = away(kind).await;
+        let (_away, text) = away(kind);
         for (roles, who) in [(WORKER, "the relay and the feed are"), (SCHEDULER, "the relay is")] {
             let folder = tempfile::tempdir().unwrap();
             let running = start(listening(folder.path(), &text), roles, registry()).await.unwrap();

@@ -1,6 +1,9 @@
 -- One statement for as many chunks as the worker has free slots. The job guard is a scalar subquery
 -- and the ids pass as an array, so that no statistics can turn either into a scan of the table.
-WITH want AS MATERIALIZED (
+WITH clock AS MATERIALIZED (
+    -- Chunks that are claimed together start together.
+    SELECT clock_timestamp() AS at
+), want AS MATERIALIZED (
     SELECT w.queue_id, LEAST(w.n, $4) AS n
     FROM unnest($2::integer[], $3::integer[]) AS w (queue_id, n)
     JOIN queue q ON q.id = w.queue_id
@@ -22,11 +25,11 @@ WITH want AS MATERIALIZED (
 ), claimed AS (
     UPDATE job_chunk c
     SET state = 'RUNNING', attempt = c.attempt + 1, fence = c.fence + 1, worker_id = $1,
-        lease_until = clock_timestamp() + $5::interval,
-        started_at = COALESCE(c.started_at, clock_timestamp())
+        lease_until = (SELECT at FROM clock) + $5::interval,
+        started_at = COALESCE(c.started_at, (SELECT at FROM clock))
     WHERE c.id = ANY (ARRAY(SELECT id FROM chosen)) AND c.state = 'QUEUED'
     RETURNING c.id, c.job_id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost,
-              c.priority, c.turn, clock_timestamp() AS claimed_at
+              c.priority, c.turn, (SELECT at FROM clock) AS claimed_at
 ), told AS (
     -- The first claim is told by the chunk's own row.
     INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)

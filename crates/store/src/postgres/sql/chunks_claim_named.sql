@@ -1,7 +1,10 @@
 -- The claim of chunks that messages name, in the order of the names. Each name gets one row: its claim, or
 -- why there is none. A row that another transaction has locked is not waited for. What has no slot may wait with
--- the worker: its announcement is put off here, so that it comes again should that worker die.
-WITH want AS MATERIALIZED (
+-- the worker: its announcement is deferred here, so that it comes again should that worker die.
+WITH clock AS MATERIALIZED (
+    -- Chunks that are claimed together start together.
+    SELECT clock_timestamp() AS at
+), want AS MATERIALIZED (
     SELECT w.queue_id, LEAST(w.n, $6) AS n FROM unnest($4::integer[], $5::integer[]) AS w (queue_id, n)
 ), named AS MATERIALIZED (
     SELECT n.place, n.chunk_key, (SELECT j.id FROM job j WHERE j.job_id = n.job_id) AS job_id
@@ -37,11 +40,11 @@ WITH want AS MATERIALIZED (
 ), claimed AS (
     UPDATE job_chunk c
     SET state = 'RUNNING', attempt = c.attempt + 1, fence = c.fence + 1, worker_id = $1,
-        lease_until = clock_timestamp() + $7::interval,
-        started_at = COALESCE(c.started_at, clock_timestamp())
+        lease_until = (SELECT at FROM clock) + $7::interval,
+        started_at = COALESCE(c.started_at, (SELECT at FROM clock))
     WHERE c.id = ANY (ARRAY(SELECT id FROM chosen)) AND c.state || '' = 'QUEUED'
     RETURNING c.id, c.job_id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost,
-              clock_timestamp() AS claimed_at
+              (SELECT at FROM clock) AS claimed_at
 ), told AS (
     -- The first claim is told by the chunk's own row.
     INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
@@ -66,17 +69,17 @@ WITH want AS MATERIALIZED (
         WHERE s.waits AND s.first AND NOT s.paused
           AND (s.n = 0 OR s.id = ANY (ARRAY(SELECT id FROM locked)))
           AND s.id <> ALL (ARRAY(SELECT id FROM chosen))))
-), putting_off AS MATERIALIZED (
+), to_defer AS MATERIALIZED (
     SELECT a.chunk_id
     FROM announcement a
     WHERE a.chunk_id = ANY (ARRAY(SELECT s.chunk_id FROM slotless s WHERE s.standing <> 'deferred'))
     ORDER BY a.chunk_id
     FOR UPDATE SKIP LOCKED
-), put_off AS (
+), deferred AS (
     UPDATE announcement a
     SET standing = 'deferred', until = LEAST(a.until, clock_timestamp() + $8::interval),
         waits = LEAST(a.waits + 1, 5)
-    WHERE a.chunk_id = ANY (ARRAY(SELECT chunk_id FROM putting_off))
+    WHERE a.chunk_id = ANY (ARRAY(SELECT chunk_id FROM to_defer))
 )
 SELECT f.place, s.id AS seen_id, s.queue_id AS seen_queue,
        CASE
@@ -87,7 +90,7 @@ SELECT f.place, s.id AS seen_id, s.queue_id AS seen_queue,
            WHEN s.n IS NULL THEN 'unknown_queue'
            WHEN s.n > 0 AND s.id <> ALL (ARRAY(SELECT id FROM locked)) THEN 'busy'
            WHEN s.id = ANY (ARRAY(SELECT l.chunk_id FROM slotless l WHERE l.standing <> 'deferred'))
-               AND s.id <> ALL (ARRAY(SELECT chunk_id FROM putting_off)) THEN 'busy'
+               AND s.id <> ALL (ARRAY(SELECT chunk_id FROM to_defer)) THEN 'busy'
            ELSE 'no_slot' END AS verdict,
        c.id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost, c.claimed_at,
        j.job_id, j.job_type, j.dataset, j.owner, j.params, j.created_at AS submitted_at

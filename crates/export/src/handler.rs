@@ -41,6 +41,8 @@ pub struct ExportHandler {
     proved: BTreeMap<String, AtomicBool>,
     storage: Storage,
     snapshot_max_age: Option<Duration>,
+    /// Of datasets that are not known here.
+    retry: RetryPolicy,
 }
 
 impl ExportHandler {
@@ -59,8 +61,9 @@ impl ExportHandler {
                 let paces = paces.collect();
                 let relying = exports.datasets().filter(|dataset| dataset.relies_on_row_security());
                 let proved = relying.map(|dataset| (dataset.name.clone(), AtomicBool::new(false))).collect();
-                let snapshot_max_age = settings.snapshot_max_age;
-                Ok(Self { exports: Arc::new(exports), sources, paces, proved, storage, snapshot_max_age })
+                let (snapshot_max_age, retry) = (settings.snapshot_max_age, settings.retry.clone());
+                let exports = Arc::new(exports);
+                Ok(Self { exports, sources, paces, proved, storage, snapshot_max_age, retry })
             }
             Ok(_) => Err(ExportsError(problems)),
             Err(ExportsError(more)) => Err(ExportsError([problems, more].concat())),
@@ -150,7 +153,7 @@ impl Handler for ExportHandler {
     }
 
     fn retry(&self, dataset: Option<&str>) -> RetryPolicy {
-        self.dataset(dataset).map(|dataset| dataset.retry.clone()).unwrap_or_default()
+        self.dataset(dataset).map_or(&self.retry, |dataset| &dataset.retry).clone()
     }
 
     fn timeout(&self, dataset: Option<&str>) -> Option<Duration> {
@@ -338,5 +341,28 @@ impl Sink for FileSink<'_, '_> {
     fn progress(&mut self, rows: i64, bytes: i64) {
         self.began.get_or_insert_with(Instant::now);
         self.context.progress(rows, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::StorageTarget;
+    use crate::testing::{dataset, settings};
+
+    /// Another process may know it, and this one must not use up more attempts than were allowed.
+    #[test]
+    fn a_dataset_that_is_not_known_here_is_retried_as_all_are() {
+        let policy = |max_attempts| RetryPolicy { max_attempts, ..RetryPolicy::default() };
+        let mut known = dataset("positions", true);
+        known.retry = policy(9);
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = ExportSettings { retry: policy(3), ..settings([known]) };
+        settings.storage.target = StorageTarget::Local(folder.path().to_owned());
+        let storage = Storage::open(&settings.storage).unwrap();
+        let handler = ExportHandler::new(&settings, storage).unwrap();
+        assert_eq!(handler.retry(Some("positions")).max_attempts, 9);
+        assert_eq!(handler.retry(Some("elsewhere")).max_attempts, 3);
+        assert_eq!(handler.retry(None).max_attempts, 3);
     }
 }

@@ -119,4 +119,6 @@ pub struct ExportSettings {
     pub max_chunks_per_job: usize,
     /// How long after a caller was verified its jobs may still read rows that depend on it; none: without end.
     pub snapshot_max_age: Option<Duration>,
+    /// `[retry]`, for chunks of a dataset that others know and this process does not.
+    pub retry: RetryPolicy,
 }

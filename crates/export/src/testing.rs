@@ -40,6 +40,7 @@ pub(crate) fn settings(datasets: impl IntoIterator<Item = DatasetSettings>) -> E
         reuse_window_days: 7,
         max_chunks_per_job: 5,
         snapshot_max_age: None,
+        retry: RetryPolicy::default(),
     }
 }
 

@@ -111,6 +111,7 @@ pub(crate) fn exports(
         reuse_window_days: 7,
         max_chunks_per_job: 10,
         snapshot_max_age: None,
+        retry: RetryPolicy::default(),
     }
 }
 

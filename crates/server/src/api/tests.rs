@@ -43,6 +43,7 @@ fn settings() -> ExportSettings {
         reuse_window_days: 7,
         max_chunks_per_job: 10,
         snapshot_max_age: None,
+        retry: RetryPolicy::default(),
     }
 }
 

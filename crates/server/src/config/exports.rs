@@ -177,6 +177,7 @@ pub(super) fn judge_scopes(settings: &ExportSettings, problems: &mut Problems) {
             sources: BTreeMap::from([(source.name.clone(), source.clone())]),
             datasets: BTreeMap::from([(name.clone(), dataset.clone())]),
             storage: settings.storage.clone(),
+            retry: settings.retry.clone(),
             ..*settings
         };
         let Err(ExportsError(found)) = Exports::new(&alone) else { continue };

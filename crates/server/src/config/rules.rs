@@ -109,6 +109,7 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
         reuse_window_days: reuse.window_days,
         max_chunks_per_job: limits.max_chunks_per_job,
         snapshot_max_age: auth.jwt().map(|jwt| jwt.snapshot_max_age),
+        retry: retry.clone(),
     };
     exports::judge_scopes(&export, reader.problems);
 

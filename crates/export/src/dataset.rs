@@ -30,6 +30,8 @@ pub struct Dataset {
     pub default: bool,
     /// The source's name.
     pub source: String,
+    /// The rows are the same for every key, and that is meant.
+    pub keyless: bool,
     /// The query.
     pub template: Template,
     /// The query that says how many rows there will be.
@@ -71,6 +73,12 @@ impl Dataset {
         let template = parse("query", &settings.query.rows);
         let count = settings.query.count.as_ref().and_then(|sql| parse("count_query", sql));
         let Some(template) = template.filter(|_| problems.is_empty()) else { return Err(problems) };
+        if settings.keyless && template.uses_key() {
+            problems.push(format!(
+                "dataset `{name}`: its query uses `:key`, although it says key = \"none\"; leave one of them out"
+            ));
+            return Err(problems);
+        }
         let mut queries = vec![("query", &template)];
         queries.extend(count.as_ref().map(|count| ("count_query", count)));
         let scope = RowScope::check(&settings.scope, source.url.dialect(), &queries).map_err(|found| {
@@ -80,6 +88,7 @@ impl Dataset {
             name: name.clone(),
             default: settings.default,
             source: settings.source.clone(),
+            keyless: settings.keyless,
             definition: definition(&settings.source, &settings.query.rows, scope.as_ref()),
             template,
             count,
@@ -94,6 +103,11 @@ impl Dataset {
     /// The queue its chunks wait in.
     pub fn queue(&self) -> String {
         queue_of(&self.source)
+    }
+
+    /// Whether every key gets the same rows, although the configuration does not say that this is meant.
+    pub fn forgets_key(&self) -> bool {
+        !self.keyless && !self.template.uses_key()
     }
 
     /// Whether which rows a caller sees is decided by the source's row-level security.
@@ -287,6 +301,21 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert_eq!(problems.len(), 9);
+    }
+
+    #[test]
+    fn a_dataset_without_key_says_so() {
+        let of = |query: &str, keyless| {
+            let settings =
+                settings([DatasetSettings { query: query.into(), keyless, ..dataset("positions", true) }]);
+            Exports::new(&settings).map(|exports| exports.default_dataset().unwrap().forgets_key())
+        };
+        let (with, without) = ("select * from t where k = :key", "select ':key', day -- :key\nfrom t");
+        assert_eq!(of(with, false), Ok(false));
+        assert_eq!(of(without, false), Ok(true), "what stands in a text or a comment asks for nothing");
+        assert_eq!(of(without, true), Ok(false));
+        let ExportsError(problems) = of(with, true).unwrap_err();
+        assert!(problems[0].starts_with("dataset `positions`: its query uses `:key`"), "{problems:?}");
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct DatasetSettings {
     pub default: bool,
     /// The source's name.
     pub source: String,
+    /// `key = "none"`: the rows are the same for every key, and that is meant.
+    pub keyless: bool,
     /// What it asks its source.
     pub query: QuerySettings,
     /// What its rows depend on besides key and date.

@@ -15,6 +15,7 @@ pub(crate) fn dataset(name: &str, default: bool) -> DatasetSettings {
         name: name.into(),
         default,
         source: "warehouse".into(),
+        keyless: false,
         query: "select 1 where :key = :effective_date".into(),
         scope: ScopeSettings::default(),
         retry: RetryPolicy::default(),

@@ -41,6 +41,7 @@ pub mod planning;
 pub mod roles;
 pub mod serve;
 pub mod steps;
+mod warnings;
 
 /// The whole program: reads the command line and does what it says. Every command of `outhaul` is
 /// there, and `serve` runs the job types of `registry` beside those of the configuration.

@@ -31,6 +31,7 @@ use crate::listen::{self, Bounds};
 use crate::metrics;
 use crate::planning::RequestPlanner;
 use crate::roles::Roles;
+use crate::warnings;
 
 /// How long open requests may go on after a stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
@@ -246,6 +247,7 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
     let Parts { stores, storage, handler, listener } = open(&config, roles).await?;
     check_row_security(&handler).await?;
     let exports = handler.exports().clone();
+    warnings::log(&warnings::of(&config, Some(&exports)));
     let registry = registry.with(handler);
     // Only those who run something ask whether they may.
     let registry = match roles.worker {

@@ -110,6 +110,39 @@ async fn the_first_failure_stops_the_rest_unless_told_otherwise(kind: Kind) {
     assert_eq!((&job["filesGenerated"], &job["filesReused"]), (&json!(1), &json!(3)), "{job}");
 }
 
+/// A forgotten `:key` would put the rows of all keys into every file: `check` warns and says that nothing is
+/// wrong, `serve` warns and starts, and a dataset that says so is left in peace.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_forgets_its_key_is_warned_of() {
+    let forgetful = "select * from positions where day = :effective_date";
+    let common =
+        "[datasets.common]\nsource = \"warehouse\"\nkey = \"none\"\nquery = \"select * from positions\"\n";
+    let sections = format!("{STEADY}{}{common}", warehouse(Kind::Embedded, forgetful));
+    let stack = Stack::new(Kind::Embedded, &sections).await;
+    stack.make_positions(&["ABC"], &["2025-03-15"]).await;
+    let check = |more: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_outhaul"));
+        let done = command.args(["check", "--config"]).arg(stack.config()).args(more).output();
+        let done = done.expect("run the check");
+        let said = String::from_utf8(done.stdout).expect("text");
+        assert!(done.status.success(), "a warning is no problem: {said}");
+        said
+    };
+    let said = check(&[]);
+    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("WARN ")).collect();
+    let [warning] = warnings[..] else { panic!("one warning in {said}") };
+    assert!(warning.contains("dataset positions: ") && warning.contains(":key"), "{said}");
+    assert!(said.ends_with("nothing is wrong; 1 warning\n"), "{said}");
+    let said: Value = serde_json::from_str(&check(&["--json"])).expect("JSON");
+    assert_eq!((&said["ok"], &said["warnings"][0]["what"]), (&json!(true), &json!("dataset positions")));
+    assert_eq!(said["warnings"].as_array().map(Vec::len), Some(1), "{said}");
+
+    let (server, _client) = start(&stack).await;
+    let log = server.log();
+    let warned = |name: &str| log.contains(&format!("serve.warning: dataset {name}: "));
+    assert!(warned("positions") && !warned("common"), "{log}");
+}
+
 /// A password in a source's URL, and a server that is not there or does not let it in: the cause
 /// names the source, and the password is in no answer, log or table.
 async fn a_secret_is_nowhere(kind: Kind) {

@@ -145,6 +145,11 @@ impl Template {
         &self.claims
     }
 
+    /// Whether it asks for `:key`.
+    pub fn uses_key(&self) -> bool {
+        self.pieces.iter().any(|(_, param)| *param == Param::Key)
+    }
+
     /// The query with values as literals, for PostgreSQL and a query that asks for no claims.
     pub fn with_literals(&self, key: &str, effective_date: NaiveDate) -> Result<String, LiteralError> {
         self.with_claims(key, effective_date, None)

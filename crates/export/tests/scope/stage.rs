@@ -70,7 +70,7 @@ impl Stage {
     /// The backends that serve the slot.
     pub(crate) async fn backends(&mut self) -> Vec<i32> {
         let ask = "select pid from pg_stat_activity \
-                   where application_name = $1 and datname = current_database() order by pid";
+                   where split_part(application_name, '#', 1) = $1 and datname = current_database() order by pid";
         let ask = sqlx::query_scalar(ask);
         ask.bind(SLOT).fetch_all(&mut self.admin).await.unwrap()
     }
@@ -99,6 +99,7 @@ pub(crate) fn exports(
         name: "positions".to_owned(),
         default: true,
         source: source.name.clone(),
+        keyless: false,
         query: query.into(),
         scope,
         retry: RetryPolicy { max_attempts: 2, backoff: Backoff::Fixed { base: Duration::ZERO } },

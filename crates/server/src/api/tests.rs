@@ -28,6 +28,7 @@ fn settings() -> ExportSettings {
         name: "positions".into(),
         default: true,
         source: "warehouse".into(),
+        keyless: false,
         query: "select * from positions where key = :key and day = :effective_date".into(),
         scope: ScopeSettings::default(),
         retry: RetryPolicy::default(),

@@ -27,6 +27,7 @@ use crate::log;
 use crate::planning::RequestPlanner;
 use crate::serve::{self, StartError};
 use crate::steps::Client;
+use crate::warnings::{self, Warning};
 
 /// How long anything may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -72,6 +73,7 @@ pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Fai
         }
     }
     let exports = exports(&config, &mut findings).await;
+    let warnings = warnings::of(&config, exports.as_ref());
     let registry = serve::job_types::complete(&config, registry).map_err(|errors| errors.to_string());
     let planner = match (exports, &registry, storage) {
         (Some(exports), Ok(registry), Ok(storage)) => {
@@ -84,10 +86,11 @@ pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Fai
     findings.push(Finding { what: "job types".into(), result: job_types });
     let result = definitions(&config, planner.as_ref());
     findings.push(Finding { what: "schedules and triggers".into(), result });
-    Ok(report(&findings, args.json))
+    Ok(report(&findings, &warnings, args.json))
 }
 
-fn report(findings: &[Finding], as_json: bool) -> ExitCode {
+/// Problems decide the exit code; warnings are only said.
+fn report(findings: &[Finding], warnings: &[Warning], as_json: bool) -> ExitCode {
     let wrong = findings.iter().filter(|finding| finding.result.is_err()).count();
     if as_json {
         let items: Vec<Value> = findings
@@ -97,7 +100,9 @@ fn report(findings: &[Finding], as_json: bool) -> ExitCode {
                 Err(problem) => json!({ "what": what, "ok": false, "problem": problem }),
             })
             .collect();
-        table::json(&json!({ "ok": wrong == 0, "items": items }));
+        let warned: Vec<Value> =
+            warnings.iter().map(|Warning { what, text }| json!({ "what": what, "warning": text })).collect();
+        table::json(&json!({ "ok": wrong == 0, "items": items, "warnings": warned }));
     } else {
         for Finding { what, result } in findings {
             match result {
@@ -106,10 +111,14 @@ fn report(findings: &[Finding], as_json: bool) -> ExitCode {
                 Err(problem) => say(format!("WRONG   {what}: {}", table::plain(problem))),
             }
         }
-        say(if wrong == 0 {
-            "everything is fine".to_owned()
-        } else {
-            format!("{wrong} of {} wrong", findings.len())
+        for Warning { what, text } in warnings {
+            say(format!("WARN    {what}: {}", table::plain(text)));
+        }
+        say(match (wrong, warnings.len()) {
+            (0, 0) => "everything is fine".to_owned(),
+            (0, 1) => "nothing is wrong; 1 warning".to_owned(),
+            (0, warned) => format!("nothing is wrong; {warned} warnings"),
+            (wrong, _) => format!("{wrong} of {} wrong", findings.len()),
         });
     }
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

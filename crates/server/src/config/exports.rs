@@ -98,6 +98,10 @@ pub(super) fn datasets(
         } else if !source_names.contains(&source) {
             reader.problems.add(format!("{path}.source"), no_such_source(&source, source_names));
         }
+        if dataset.key.as_deref().is_some_and(|key| key != "none") {
+            let right = "must be \"none\" (every key gets the same rows, and that is meant), or be left out";
+            reader.problems.add(format!("{path}.key"), right);
+        }
         let query = dataset.query.unwrap_or_default();
         if query.trim().is_empty() {
             let right = "is missing; write a query with :key and :effective_date";
@@ -133,8 +137,9 @@ pub(super) fn datasets(
         let timeout = dataset.timeout.map(|timeout| timeout.0);
         let default = dataset.default;
         let query = QuerySettings { rows: query, count };
-        datasets
-            .insert(name.clone(), DatasetSettings { name, default, source, query, scope, retry, timeout });
+        let keyless = dataset.key.is_some();
+        let settings = DatasetSettings { name, default, source, keyless, query, scope, retry, timeout };
+        datasets.insert(settings.name.clone(), settings);
     }
     datasets
 }

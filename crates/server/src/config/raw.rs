@@ -418,6 +418,7 @@ impl Default for Source {
 pub(super) struct Dataset {
     pub(super) default: bool,
     pub(super) source: Option<String>,
+    pub(super) key: Option<String>,
     pub(super) query: Option<String>,
     pub(super) count_query: Option<String>,
     pub(super) row_scope: Option<Texts>,

@@ -1,11 +1,14 @@
 //! What a database error means to callers: try again later, or a defect of ours.
 
 use outhaul_core::store::StoreError;
+use sqlx::postgres::PgDatabaseError;
 
 /// Classifies an error of either database.
 pub(crate) fn from_sqlx(error: sqlx::Error) -> StoreError {
     let later = match &error {
-        sqlx::Error::Database(database) => database.code().is_some_and(|code| passes(&code)),
+        sqlx::Error::Database(database) => {
+            undid(&error).is_some() || database.code().is_some_and(|code| passes(&code))
+        }
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
         | sqlx::Error::Protocol(_)
@@ -17,12 +20,48 @@ pub(crate) fn from_sqlx(error: sqlx::Error) -> StoreError {
     if later { StoreError::Unavailable(error.into()) } else { StoreError::Refused(error.into()) }
 }
 
+/// Why the server rolled back a statement, and its transaction, that may simply be run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undone {
+    /// Another transaction got in the way: a deadlock, or a serialization failure where something between
+    /// decides on the isolation level.
+    Conflict,
+    /// The statement was prepared before a view or table got other columns. PostgreSQL never runs it on that
+    /// connection again.
+    StalePlan,
+}
+
+/// Whether, and why, the verb that failed so was rolled back and may be run again.
+pub(crate) fn undone(error: &StoreError) -> Option<Undone> {
+    let StoreError::Unavailable(cause) = error else { return None };
+    undid(cause.downcast_ref()?)
+}
+
+/// Whether others got in the way of a transaction, which the server rolled back: a conflict, or a lock that was
+/// not to be had in time.
+pub(crate) fn rolled_back(error: &StoreError) -> bool {
+    let StoreError::Unavailable(cause) = error else { return false };
+    let Some(error) = cause.downcast_ref::<sqlx::Error>() else { return false };
+    undid(error).is_some()
+        || error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
+}
+
+fn undid(error: &sqlx::Error) -> Option<Undone> {
+    let error = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
+    match error.code() {
+        "40001" | "40P01" => Some(Undone::Conflict),
+        // 0A000 is also what a defect of ours would get. The message may be in any language.
+        "0A000" if error.routine() == Some("RevalidateCachedQuery") => Some(Undone::StalePlan),
+        _ => None,
+    }
+}
+
 /// PostgreSQL's SQLSTATEs and SQLite's result codes of conditions that pass: connection, resources,
-/// operator intervention, read-only, deadlock and lock timeout; busy, locked, full, I/O, read-only.
+/// operator intervention, read-only, deadlock, lock timeout, transactions that idled or lasted too long; busy, locked, full, I/O, read-only.
 fn passes(code: &str) -> bool {
     if code.len() == 5 {
         return ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class))
-            || ["25006", "40001", "40P01", "55P03"].contains(&code)
+            || ["25006", "25P03", "25P04", "40001", "40P01", "55P03"].contains(&code)
             // Authentication and missing databases: an operator mends these, not a new binary.
             || ["28000", "28P01", "3D000"].contains(&code);
     }
@@ -64,10 +103,10 @@ mod tests {
 
     #[test]
     fn passing_conditions_are_told_from_defects() {
-        for code in ["08006", "53300", "57P01", "57P03", "25006", "40P01", "5", "517", "13", "10"] {
+        for code in ["08006", "53300", "57P01", "57P03", "25006", "25P03", "40P01", "5", "517", "13", "10"] {
             assert!(passes(code), "{code}");
         }
-        for code in ["42601", "23505", "22021", "1", "19", "2067"] {
+        for code in ["0A000", "42601", "23505", "22021", "1", "19", "2067"] {
             assert!(!passes(code), "{code}");
         }
     }

@@ -11,9 +11,10 @@ use outhaul_core::id::{ChunkId, JobId, QueueId, WorkerId};
 use outhaul_core::store::{StoreError, StoreResult};
 use outhaul_core::worker::Want;
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, PgPool, Row};
+use sqlx::{FromRow, Row};
 
 use super::PostgresStore;
+use super::pool::{Pool, begin};
 use super::row::{ClaimRow, interval, want_columns};
 use crate::error::from_sqlx;
 
@@ -107,12 +108,13 @@ impl PostgresStore {
 
 /// Two statements: the second must see what the last holder of the lock announced.
 async fn take(
-    pool: &PgPool,
+    pool: &Pool,
     queues: &[i32],
     window: u32,
     limit: u32,
 ) -> Result<Vec<Announcement>, sqlx::Error> {
-    let mut transaction = pool.begin().await?;
+    let mut connection = pool.acquire().await?;
+    let mut transaction = begin(&mut connection).await?;
     let queues: Vec<i32> = sqlx::query_scalar(include_str!("sql/announcements_take_lock.sql"))
         .bind(queues)
         .fetch_all(&mut *transaction)

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{StoreError, StoreResult, StoreSettings};
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::PostgresStore;
 use super::connections::Connections;
+use super::pool::Pool;
 use crate::error::from_sqlx;
 
 /// The oldest server whose SQL we use.
@@ -18,8 +18,10 @@ const OLDEST_SERVER: i32 = 150_000;
 
 /// Session settings, where no pooler stands between (`database.listen` is on). Compiling our short
 /// statements costs hundreds of milliseconds once the chunk table is large, for nothing; and no
-/// statement or forgotten transaction of ours may hold locks for minutes.
-const SESSION: [(&str, &str); 4] = [
+/// statement or forgotten transaction of ours may hold locks for minutes. The isolation level is the one that
+/// every statement is written for, whatever the database or the role has as its default.
+const SESSION: [(&str, &str); 5] = [
+    ("default_transaction_isolation", "read committed"),
     ("jit", "off"),
     ("statement_timeout", "60s"),
     ("lock_timeout", "30s"),
@@ -117,7 +119,7 @@ pub(super) async fn refuse_unsafe(connection: &mut sqlx::PgConnection) -> StoreR
 }
 
 /// Whether the database answers and takes writes.
-pub(super) async fn ready(pool: PgPool) -> StoreResult<()> {
+pub(super) async fn ready(pool: Pool) -> StoreResult<()> {
     let read_only: bool =
         sqlx::query_scalar("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean")
             .fetch_one(&pool)

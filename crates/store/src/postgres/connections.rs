@@ -1,52 +1,114 @@
-//! The connections of one purpose. A server that vanishes without a word (power loss, failover) would
-//! leave calls waiting for minutes or for ever; a verb that takes too long gives its pool up for a new one.
+//! The connections of one purpose, and how a verb uses them. A server that vanishes without a word (power
+//! loss, failover) would leave calls waiting for minutes or for ever; a verb that takes too long gives its
+//! pool up for a new one. A verb that the server rolled back for no fault of its own runs again.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use outhaul_core::retry::Backoff;
 use outhaul_core::store::{StoreError, StoreResult};
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::connect::PostgresOptions;
+use super::gate::Gate;
+use super::pool::{ACQUIRE, Pool};
+use crate::error::{Undone, undone};
+
+/// How often a verb runs again before its caller hears of it.
+const AGAIN: u32 = 10;
+
+/// The waits between those runs: two that got in each other's way must not meet again.
+const WAIT: Backoff =
+    Backoff::Exponential { base: Duration::from_millis(5), max: Duration::from_millis(200), jitter: true };
 
 /// A pool that can be replaced. Clones share it.
 #[derive(Clone)]
 pub(super) struct Connections {
-    pool: Arc<RwLock<PgPool>>,
+    pool: Arc<RwLock<Numbered>>,
     connect: Arc<PgConnectOptions>,
     options: Arc<PostgresOptions>,
 }
 
+/// The pool of the moment, and how many there were before it.
+struct Numbered {
+    number: u64,
+    pool: Pool,
+}
+
 impl Connections {
     pub(super) fn new(connect: PgConnectOptions, options: &PostgresOptions) -> Self {
-        let pool = Arc::new(RwLock::new(lazy(&connect, options)));
-        Self { pool, connect: Arc::new(connect), options: Arc::new(options.clone()) }
+        let gate = Arc::new(Gate::new(options.patience));
+        let pool = Numbered { number: 0, pool: lazy(&connect, options, gate) };
+        Self {
+            pool: Arc::new(RwLock::new(pool)),
+            connect: Arc::new(connect),
+            options: Arc::new(options.clone()),
+        }
     }
 
     /// The pool of the moment.
-    pub(super) fn pool(&self) -> PgPool {
-        self.pool.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn pool(&self) -> Pool {
+        self.pool.read().unwrap_or_else(PoisonError::into_inner).pool.clone()
     }
 
-    /// Runs a verb; one that gets no answer in time leaves its connection, and the pool, behind.
-    pub(super) async fn bounded<T>(&self, verb: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
-        let patience = self.options.patience;
-        if let Ok(done) = tokio::time::timeout(patience, verb).await {
+    /// Runs a verb. One that gets no answer in time leaves its connection, and the pool, behind. One that the
+    /// server rolled back as a whole runs again.
+    pub(super) async fn bounded<T, F>(&self, verb: impl FnMut() -> F) -> StoreResult<T>
+    where
+        F: Future<Output = StoreResult<T>>,
+    {
+        let (patience, number) = (self.options.patience, self.number());
+        if let Ok(done) = tokio::time::timeout(patience, self.again(verb)).await {
             return done;
         }
-        // Dropped, not closed: closing would wait for the dead connections.
-        *self.pool.write().unwrap_or_else(PoisonError::into_inner) = lazy(&self.connect, &self.options);
+        self.replace(number);
         Err(StoreError::Unavailable(format!("no answer within {} s", patience.as_secs()).into()))
+    }
+
+    async fn again<T, F>(&self, mut verb: impl FnMut() -> F) -> StoreResult<T>
+    where
+        F: Future<Output = StoreResult<T>>,
+    {
+        let mut runs = 0;
+        loop {
+            let number = self.number();
+            let error = match verb().await {
+                Err(error) if runs < AGAIN => error,
+                done => return done,
+            };
+            runs += 1;
+            match undone(&error) {
+                None => return Err(error),
+                Some(Undone::Conflict) => tokio::time::sleep(WAIT.wait(runs, rand::random())).await,
+                // All connections of this pool have prepared their statements before the change.
+                Some(Undone::StalePlan) => self.replace(number),
+            }
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.pool.read().unwrap_or_else(PoisonError::into_inner).number
+    }
+
+    /// Makes a new pool, unless somebody else has since this one was looked at.
+    fn replace(&self, number: u64) {
+        let mut now = self.pool.write().unwrap_or_else(PoisonError::into_inner);
+        if now.number == number {
+            // Dropped, not closed: closing would wait for dead connections.
+            let pool = lazy(&self.connect, &self.options, now.pool.gate.clone());
+            *now = Numbered { number: number + 1, pool };
+        }
     }
 }
 
-fn lazy(connect: &PgConnectOptions, options: &PostgresOptions) -> PgPool {
-    PgPoolOptions::new()
+fn lazy(connect: &PgConnectOptions, options: &PostgresOptions, gate: Arc<Gate>) -> Pool {
+    let pool = PgPoolOptions::new()
         .max_connections(options.max_connections)
         .min_connections(0)
-        .acquire_timeout(Duration::from_secs(10))
+        .acquire_timeout(ACQUIRE)
         .idle_timeout(Duration::from_secs(300))
-        .test_before_acquire(options.test_before_use)
-        .connect_lazy_with(connect.clone())
+        // `Pool` does so itself: a failed test must lead to the gate, not straight to a new connection.
+        .test_before_acquire(false)
+        .connect_lazy_with(connect.clone());
+    Pool { pool, gate, test_before_use: options.test_before_use }
 }

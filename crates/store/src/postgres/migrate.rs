@@ -1,14 +1,21 @@
 //! Embedded migrations. Any number of processes may run them at once: one applies, the others wait
 //! on a lock that lives inside the transaction (so it works behind a transaction-mode pooler too).
+//!
+//! The transaction has settings of its own. Whoever waited for the lock must see what its last holder
+//! committed (READ COMMITTED), and no time limit of the role may end the wait. A change that waits for a table
+//! keeps everybody else from that table, so such waits are short, and the migration is tried again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use outhaul_core::retry::Backoff;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{StoreError, StoreResult};
 use sqlx::{ConnectOptions, Connection, Executor};
 
 use super::connect::{connect_options, refuse_unsafe};
-use crate::error::from_sqlx;
+use super::pool::begin;
+use crate::error::{from_sqlx, rolled_back};
 
 /// Versions and their SQL, ascending.
 const MIGRATIONS: [(i64, &str, &str); 7] = [
@@ -24,6 +31,20 @@ const MIGRATIONS: [(i64, &str, &str); 7] = [
 /// The key of the lock under which migrations run.
 const LOCK: i64 = 0x6f75_7468_6175_6c01;
 
+/// Time limits that a database or a role may have. `transaction_timeout` is known from PostgreSQL 17 on.
+const NO_LIMITS: &str = "SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN
+    ('lock_timeout', 'statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')";
+
+/// How long a change waits for a table that others use.
+const WAIT_FOR_TABLES: &str = "SET LOCAL lock_timeout = '5s'";
+
+/// How often a migration that others got in the way of is tried again.
+const AGAIN: u32 = 30;
+
+/// The waits in between, in which those others get on with their work.
+const WAIT: Backoff =
+    Backoff::Exponential { base: Duration::from_millis(100), max: Duration::from_secs(5), jitter: true };
+
 /// Brings the schema up to date (or, with `apply` off, only checks it) and returns the
 /// installation's name. Refuses a schema that is newer than this binary.
 pub async fn migrate(url: &Secret, apply: bool) -> StoreResult<Arc<str>> {
@@ -32,7 +53,14 @@ pub async fn migrate(url: &Secret, apply: bool) -> StoreResult<Arc<str>> {
     let work = tokio::spawn(async move {
         let mut connection = options.connect().await.map_err(from_sqlx)?;
         refuse_unsafe(&mut connection).await?;
-        let installation = run(&mut connection, apply).await?;
+        let mut tries = 0;
+        let installation = loop {
+            match run(&mut connection, apply).await {
+                Err(error) if tries < AGAIN && rolled_back(&error) => tries += 1,
+                done => break done?,
+            }
+            tokio::time::sleep(WAIT.wait(tries, rand::random())).await;
+        };
         connection.close().await.map_err(from_sqlx)?;
         Ok(installation)
     });
@@ -40,8 +68,10 @@ pub async fn migrate(url: &Secret, apply: bool) -> StoreResult<Arc<str>> {
 }
 
 async fn run(connection: &mut sqlx::PgConnection, apply: bool) -> StoreResult<Arc<str>> {
-    let mut tx = connection.begin().await.map_err(from_sqlx)?;
+    let mut tx = begin(connection).await.map_err(from_sqlx)?;
+    tx.execute(NO_LIMITS).await.map_err(from_sqlx)?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await.map_err(from_sqlx)?;
+    tx.execute(WAIT_FOR_TABLES).await.map_err(from_sqlx)?;
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('outhaul_migration') IS NOT NULL")
         .fetch_one(&mut *tx)
         .await

@@ -6,6 +6,7 @@ use outhaul_core::store::{Redriven, Redriver, StoreError, StoreResult};
 use sqlx::PgConnection;
 
 use super::PostgresStore;
+use super::pool::begin;
 use super::row::interval;
 use crate::error::from_sqlx;
 
@@ -59,7 +60,8 @@ pub(super) async fn redrive(
     };
     // Spawned: a client that hangs up must not leave a transaction half-way.
     let work = tokio::spawn(async move {
-        let mut tx = pool.begin().await.map_err(from_sqlx)?;
+        let mut connection = pool.acquire().await.map_err(from_sqlx)?;
+        let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
         let look = |sql| sqlx::query_as(sql).bind(job).bind(step).bind(chunks.clone()).bind(fences.clone());
         let (all, dead): (i64, i64) =
             look(include_str!("sql/job_redrive_chunks.sql")).fetch_one(&mut *tx).await.map_err(from_sqlx)?;

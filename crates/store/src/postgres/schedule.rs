@@ -12,6 +12,7 @@ use outhaul_core::store::{StoreError, StoreResult};
 use sqlx::PgConnection;
 
 use super::PostgresStore;
+use super::pool::begin;
 use crate::error::{corrupt, from_sqlx, json};
 
 #[derive(sqlx::FromRow)]
@@ -100,7 +101,8 @@ impl PostgresStore {
         // Processes that start together take the rows in one order.
         schedules.sort_by(|one, other| one.name.cmp(&other.name));
         let work = tokio::spawn(async move {
-            let mut tx = pool.begin().await.map_err(from_sqlx)?;
+            let mut connection = pool.acquire().await.map_err(from_sqlx)?;
+            let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
             for schedule in &schedules {
                 put(&mut tx, schedule).await?;
             }

@@ -12,6 +12,7 @@ use outhaul_core::store::{StoreError, StoreResult, Submitted};
 use sqlx::PgConnection;
 
 use super::PostgresStore;
+use super::pool::begin;
 use super::schedule::{ScheduleRow, SlotColumns};
 use super::submit::Batch;
 use crate::error::from_sqlx;
@@ -60,7 +61,8 @@ impl PostgresStore {
         let (pool, id, version) = (self.pool(), fire.id, fire.version);
         let (advance, overlap) = (fire.advance, fire.overlap);
         let work = tokio::spawn(async move {
-            let mut tx = pool.begin().await.map_err(from_sqlx)?;
+            let mut connection = pool.acquire().await.map_err(from_sqlx)?;
+            let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
             let from = advance.map(|advance| advance.from);
             if !lock(&mut tx, id, version, from).await? {
                 return Ok(ScheduleFired::Lost);

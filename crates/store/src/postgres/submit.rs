@@ -2,14 +2,16 @@
 //! found to be there already.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use outhaul_core::id::JobId;
 use outhaul_core::job::{Job, NewChunk, NewJob, OnParentFailure};
 use outhaul_core::store::{StoreError, StoreResult, Submitted};
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
 use super::PostgresStore;
+use super::pool::begin;
 use super::row::{JobRow, interval};
 use crate::error::from_sqlx;
 
@@ -23,11 +25,17 @@ impl PostgresStore {
     }
 
     pub(super) async fn submit_all(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Submitted>> {
-        let (pool, batch) = (self.pool(), self.batch(jobs).await?);
+        let queues = self.bounded(|| self.queues_of(&jobs)).await?;
+        let batch = Arc::new(self.batch_in(jobs, queues));
+        self.bounded(|| self.store_batch(batch.clone())).await
+    }
+
+    async fn store_batch(&self, batch: Arc<Batch>) -> StoreResult<Vec<Submitted>> {
+        let pool = self.pool();
         // Spawned: a client that hangs up must not leave a transaction half-way.
         let work = tokio::spawn(async move {
             let mut connection = pool.acquire().await.map_err(from_sqlx)?;
-            let mut tx = connection.begin().await.map_err(from_sqlx)?;
+            let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
             let answers = batch.submit(&mut tx).await?;
             tx.commit().await.map_err(from_sqlx)?;
             Ok(answers)
@@ -45,19 +53,28 @@ impl PostgresStore {
     /// How many connections there are for everything that is asked at once. A submission holds one while it is
     /// stored, and may wait for another of its owner's meanwhile: whoever lets many submit should leave some to others.
     pub fn most_connections(&self) -> u32 {
-        self.pool().options().get_max_connections()
+        self.pool().pool.options().get_max_connections()
     }
 
     /// Looks up what a submission needs to know. Outside of transactions: it may use another connection.
     pub(super) async fn batch(&self, jobs: Vec<NewJob>) -> StoreResult<Batch> {
+        let queues = self.queues_of(&jobs).await?;
+        Ok(self.batch_in(jobs, queues))
+    }
+
+    async fn queues_of(&self, jobs: &[NewJob]) -> StoreResult<HashMap<String, i32>> {
         let mut queues = HashMap::new();
         for name in jobs.iter().flat_map(|job| &job.chunks).map(|chunk| &chunk.queue) {
             if !queues.contains_key(name) {
                 queues.insert(name.clone(), self.queue_key(name).await?);
             }
         }
+        Ok(queues)
+    }
+
+    fn batch_in(&self, jobs: Vec<NewJob>, queues: HashMap<String, i32>) -> Batch {
         let (window, step) = (self.settings.idempotency_window, self.settings.fairness_step);
-        Ok(Batch { jobs, queues, window, step })
+        Batch { jobs, queues, window, step }
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use outhaul_core::id::{ChunkId, Lease};
 use outhaul_core::store::{Staged, StoreError, StoreResult};
 use outhaul_core::worker::ExpiredChunk;
-use sqlx::PgPool;
 use sqlx::postgres::types::PgInterval;
 
 use super::PostgresStore;
+use super::pool::{Pool, begin};
 use super::row::{interval, span};
 use crate::error::from_sqlx;
 
@@ -130,8 +130,9 @@ impl PostgresStore {
 }
 
 /// Recounts the job that was looked at longest ago; whether it was wrong, or `None` if none is due.
-async fn repair_one(pool: &PgPool, quiet: Duration) -> StoreResult<Option<bool>> {
-    let mut tx = pool.begin().await.map_err(from_sqlx)?;
+async fn repair_one(pool: &Pool, quiet: Duration) -> StoreResult<Option<bool>> {
+    let mut connection = pool.acquire().await.map_err(from_sqlx)?;
+    let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
     let locked: Vec<i64> = sqlx::query_scalar(include_str!("sql/counts_repair_lock.sql"))
         .bind(interval(quiet))
         .fetch_all(&mut *tx)

@@ -12,6 +12,7 @@ use outhaul_core::trigger::{
 use sqlx::{Executor, PgConnection};
 
 use super::PostgresStore;
+use super::pool::begin;
 use super::schedule::{deleted, micros, origin, put_answer};
 use crate::error::{corrupt, from_sqlx, json};
 use crate::firing::CHANGED;
@@ -81,7 +82,8 @@ impl PostgresStore {
     pub(super) async fn put_trigger(&self, trigger: &NewTrigger) -> StoreResult<TriggerPut> {
         let (pool, trigger) = (self.pool(), trigger.clone());
         let work = tokio::spawn(async move {
-            let mut tx = pool.begin().await.map_err(from_sqlx)?;
+            let mut connection = pool.acquire().await.map_err(from_sqlx)?;
+            let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
             lock(&mut tx).await?;
             let created = put(&mut tx, &trigger).await?;
             if let Some(round) = cycle_of(&mut tx).await? {
@@ -99,7 +101,8 @@ impl PostgresStore {
     ) -> StoreResult<Option<Vec<String>>> {
         let (pool, triggers) = (self.pool(), triggers.to_vec());
         let work = tokio::spawn(async move {
-            let mut tx = pool.begin().await.map_err(from_sqlx)?;
+            let mut connection = pool.acquire().await.map_err(from_sqlx)?;
+            let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
             lock(&mut tx).await?;
             sqlx::query(include_str!("sql/triggers_configured_delete.sql"))
                 .bind(triggers.iter().map(|trigger| trigger.name.as_str()).collect::<Vec<_>>())

@@ -7,9 +7,9 @@ use chrono::{DateTime, Utc};
 use outhaul_core::id::JobId;
 use outhaul_core::store::{StoreError, StoreResult, Submitted};
 use outhaul_core::trigger::{DueFire, FirePlan, FireState, TriggerFire};
-use sqlx::PgPool;
 
 use super::PostgresStore;
+use super::pool::{Pool, begin};
 use super::schedule_fire::refusal;
 use super::submit::Batch;
 use super::trigger::{FireRow, TriggerRow};
@@ -68,8 +68,9 @@ impl PostgresStore {
 }
 
 /// Judges one job after the other, so that a set is made of what had completed before it.
-async fn match_some(pool: &PgPool, limit: i64) -> StoreResult<u64> {
-    let mut tx = pool.begin().await.map_err(from_sqlx)?;
+async fn match_some(pool: &Pool, limit: i64) -> StoreResult<u64> {
+    let mut connection = pool.acquire().await.map_err(from_sqlx)?;
+    let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
     let due: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/triggers_match_due.sql"))
         .bind(limit)
         .fetch_all(&mut *tx)
@@ -103,11 +104,12 @@ async fn match_some(pool: &PgPool, limit: i64) -> StoreResult<u64> {
 }
 
 async fn submit_one(
-    pool: &PgPool,
+    pool: &Pool,
     fire: i64,
     ready: Result<Batch, String>,
 ) -> StoreResult<Option<TriggerFire>> {
-    let mut tx = pool.begin().await.map_err(from_sqlx)?;
+    let mut connection = pool.acquire().await.map_err(from_sqlx)?;
+    let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
     let held: Option<i64> = sqlx::query_scalar(include_str!("sql/trigger_fire_lock.sql"))
         .bind(fire)
         .fetch_optional(&mut *tx)

@@ -234,8 +234,10 @@ pub struct Job {
     pub counts: Counts,
     /// What its unsettled chunks have done so far.
     pub moving: Moving,
-    /// Rises with every recorded change.
+    /// Rises with every change of the job's row.
     pub version: i64,
+    /// Rises with every change of what is shown, also with claims and progress, which leave the job's row alone.
+    pub shown_version: i64,
     /// Not before this moment.
     pub run_at: Option<DateTime<Utc>>,
     /// When it was submitted.

@@ -27,8 +27,8 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 /// Sends a job as it is, then whenever it changed, at most four times a second, and ends after the job has.
 ///
-/// Every event is called `job`; its `id` is the job's version, its `data` the job as `GET /jobs/{jobId}`
-/// shows it, on one line. A client whose connection broke connects again and first gets the present state,
+/// Every event is called `job`; its `data` is the job as `GET /jobs/{jobId}` shows it, on one line. Its `id`
+/// is a number that rises with everything that is shown, so a larger one is a newer state. A client whose connection broke connects again and first gets the present state,
 /// whatever it has seen before. In between there are comments, so that the connection is not taken for dead.
 #[utoipa::path(
     get, path = "/jobs/{jobId}/events", tag = "jobs", operation_id = "watchJob",
@@ -38,7 +38,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
     ),
     responses(
         (status = 200, description = "The stream; it ends when the job has", body = String, content_type = "text/event-stream",
-            example = json!("event: job\nid: 7\ndata: {\"jobId\":\"J20260102_0123456789ABC\",\"status\":\"IN_PROGRESS\"}\n\n")),
+            example = json!("event: job\nid: 30064771073\ndata: {\"jobId\":\"J20260102_0123456789ABC\",\"status\":\"IN_PROGRESS\"}\n\n")),
         BadRequest, NotFound,
         (status = 429, description = "Too many requests, or too many streams of this caller; `Retry-After` says when to come back", body = ProblemBody, content_type = "application/problem+json"),
     )

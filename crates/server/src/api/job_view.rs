@@ -246,6 +246,7 @@ pub(super) mod tests {
                 ..Counts::default()
             },
             version: 3,
+            shown_version: 3,
             run_at: None,
             created_at,
             updated_at: created_at,

@@ -35,7 +35,7 @@ const MOST_OF_ONE: usize = 50;
 /// A job as it was at one look.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// The job's version.
+    /// The number of this state: none has the number of another, and newer ones have larger numbers.
     pub version: i64,
     /// The job as `GET` shows it, on one line.
     pub json: String,
@@ -49,7 +49,7 @@ pub(super) struct Seen {
 
 impl Seen {
     fn new(job: Job, steps: Vec<StepView>, round: u64) -> Self {
-        let (version, over) = (job.version, job.status.is_final() && job.completed_at.is_some());
+        let (version, over) = (job.shown_version, job.status.is_final() && job.completed_at.is_some());
         let (json, tag) = rendered(job, steps, clock::now());
         let json = String::from_utf8(json).expect("JSON is UTF-8");
         Self { version, json, tag, over, round }

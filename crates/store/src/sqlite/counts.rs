@@ -36,6 +36,9 @@ pub(super) struct Change {
     pub(super) reused: i64,
     pub(super) rows: i64,
     pub(super) bytes: i64,
+    /// Whether chunks of it run no more: fewer than were shown, so the version rises.
+    #[sqlx(default)]
+    stopped: bool,
     #[sqlx(default)]
     started_at: Option<i64>,
     #[sqlx(default)]
@@ -53,6 +56,7 @@ impl Changes {
     pub(super) fn of(&mut self, moved: &Moved) -> &mut Change {
         let change =
             self.0.entry(moved.job_id).or_insert_with(|| Change { job: moved.job_id, ..Change::default() });
+        change.stopped = true;
         change.started_at = [change.started_at, moved.started_at].into_iter().flatten().min();
         change
     }

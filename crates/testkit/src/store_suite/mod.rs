@@ -33,6 +33,7 @@ mod progress;
 mod races;
 mod schedule_fires;
 mod schedules;
+mod shown_version;
 mod steps;
 mod storm;
 mod submit;
@@ -168,6 +169,7 @@ fn all() -> Vec<Case<Kit>> {
         progress::what_is_settled_is_in_the_counts_alone,
         progress::recording_against_finishing,
         progress::reports_that_cross_do_not_deadlock,
+        shown_version::a_larger_number_is_a_newer_state,
         finish::finishing_counts_and_completes,
         finish::a_batch_records_what_is_still_owned,
         finish::a_result_is_kept_with_its_job,

@@ -70,6 +70,7 @@ fn done(job: &Job, done: i64) -> Job {
     let mut next = job.clone();
     next.counts.done = done;
     next.version += 1;
+    next.shown_version += 1;
     next
 }
 

@@ -15,9 +15,11 @@ WITH locked AS MATERIALIZED (
     WHERE c.id = ANY (ARRAY(SELECT id FROM locked))
     RETURNING c.job_id, c.started_at
 ), begun AS (
+    -- Fewer run than were shown: the version rises, whatever the status.
     UPDATE job j
-    SET status = 'IN_PROGRESS', version = j.version + 1, updated_at = clock_timestamp(), started_at = m.started_at
+    SET status = CASE WHEN j.status = 'SUBMITTED' THEN 'IN_PROGRESS' ELSE j.status END,
+        version = j.version + 1, updated_at = clock_timestamp(), started_at = COALESCE(j.started_at, m.started_at)
     FROM moved m
-    WHERE j.id = m.job_id AND j.id = ANY (ARRAY(SELECT job_id FROM moved)) AND j.status || '' = 'SUBMITTED'
+    WHERE j.id = m.job_id AND j.id = ANY (ARRAY(SELECT job_id FROM moved))
 )
 SELECT EXISTS (SELECT FROM moved)

@@ -1,5 +1,5 @@
--- Failures of many chunks. A chunk of a CANCELLED job is recorded as CANCELLED. The job's row is
--- written only when something about it changes.
+-- Failures of many chunks. A chunk of a CANCELLED job is recorded as CANCELLED. The job's row is always
+-- written: fewer run than were shown, so its version rises.
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (i.id, i.fence) *
     FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::interval[], $5::text[], $6::text[])
@@ -71,7 +71,6 @@ WITH input AS MATERIALIZED (
     SELECT j.id
     FROM job j
     JOIN changed g ON g.job_id = j.id
-    WHERE j.status = 'SUBMITTED' OR g.failed > 0 OR g.cancelled > 0
     ORDER BY j.id
     FOR NO KEY UPDATE OF j
 ), counted AS (

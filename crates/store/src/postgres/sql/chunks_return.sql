@@ -16,15 +16,13 @@ WITH locked AS MATERIALIZED (
 ), gained AS MATERIALIZED (
     SELECT job_id, min(started_at) AS started_at FROM moved GROUP BY job_id
 ), jobs AS MATERIALIZED (
-    SELECT j.id
-    FROM job j
-    WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) AND j.status || '' = 'SUBMITTED'
-    ORDER BY j.id
-    FOR NO KEY UPDATE
+    SELECT j.id FROM job j WHERE j.id = ANY (ARRAY(SELECT job_id FROM gained)) ORDER BY j.id FOR NO KEY UPDATE
 ), begun AS (
+    -- Fewer run than were shown: the version rises, whatever the status.
     UPDATE job j
-    SET status = 'IN_PROGRESS', version = j.version + 1, updated_at = clock_timestamp(), started_at = g.started_at
+    SET status = CASE WHEN j.status = 'SUBMITTED' THEN 'IN_PROGRESS' ELSE j.status END,
+        version = j.version + 1, updated_at = clock_timestamp(), started_at = COALESCE(j.started_at, g.started_at)
     FROM gained g
-    WHERE j.id = g.job_id AND j.id = ANY (ARRAY(SELECT id FROM jobs)) AND j.status = 'SUBMITTED'
+    WHERE j.id = g.job_id AND j.id = ANY (ARRAY(SELECT id FROM jobs))
 )
 SELECT id, fence FROM moved

@@ -9,4 +9,5 @@ WHERE c.id = ANY ($1)
 ORDER BY c.id
 ON CONFLICT (chunk_id) DO UPDATE
 SET rows = GREATEST(chunk_progress.rows, excluded.rows), bytes = GREATEST(chunk_progress.bytes, excluded.bytes),
-    fraction = GREATEST(chunk_progress.fraction, excluded.fraction), updated_at = clock_timestamp()
+    fraction = GREATEST(chunk_progress.fraction, excluded.fraction),
+    reports = chunk_progress.reports + 1, updated_at = clock_timestamp()

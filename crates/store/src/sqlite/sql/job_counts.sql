@@ -1,7 +1,7 @@
 -- What moved chunks do to their job: the counts move, and the status follows from them. The only
 -- statement that decides COMPLETED and FAILED. A job about which nothing changes is not written; of those
 -- that are, the ones that are COMPLETED now are told.
--- ?1 [{job, done, failed, cancelled, reused, rows, bytes, started_at, error, result}, …] by how much, ?2 now
+-- ?1 [{job, stopped, done, failed, cancelled, reused, rows, bytes, started_at, error, result}, …] by how much, ?2 now
 UPDATE job
 SET done = after.done, failed = after.failed, cancelled = after.cancelled,
     reused = after.reused, rows = after.rows, bytes = after.bytes,
@@ -27,6 +27,7 @@ FROM (
                j.reused + (d.value ->> 'reused') AS reused,
                j.rows + (d.value ->> 'rows') AS rows,
                j.bytes + (d.value ->> 'bytes') AS bytes,
+               d.value ->> 'stopped' AS stopped,
                d.value ->> 'started_at' AS started_at,
                d.value ->> 'error' AS error,
                d.value ->> 'result' AS result
@@ -34,7 +35,8 @@ FROM (
     ) AS n
 ) AS after
 WHERE job.id = after.id
-  AND (job.status = 'SUBMITTED'
+  AND (after.stopped
+       OR job.status = 'SUBMITTED'
        OR (job.done, job.failed, job.cancelled, job.reused, job.rows, job.bytes)
           <> (after.done, after.failed, after.cancelled, after.reused, after.rows, after.bytes)
        OR (after.settled = job.total AND job.completed_at IS NULL))

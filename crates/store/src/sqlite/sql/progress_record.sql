@@ -6,4 +6,4 @@ CROSS JOIN job_chunk AS c ON c.id = one.value ->> 0
 WHERE c.fence = one.value ->> 1 AND c.state = 'RUNNING'
 ON CONFLICT (chunk_id) DO UPDATE
 SET rows = max(rows, excluded.rows), bytes = max(bytes, excluded.bytes),
-    fraction = max(fraction, excluded.fraction), updated_at = excluded.updated_at
+    fraction = max(fraction, excluded.fraction), reports = reports + 1, updated_at = excluded.updated_at

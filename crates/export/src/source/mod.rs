@@ -4,6 +4,7 @@
 mod idle;
 mod lexer;
 pub mod params;
+mod pg_ending;
 mod pg_rights;
 mod pg_row_security;
 mod pg_session;

@@ -261,7 +261,7 @@ async fn row_security_cannot_be_taken_away_between_the_look_and_the_rows() {
     let kent = rights_of(&counted, &[("county", json!("kent"))]);
     let change = async {
         let counts = "select count(*) from pg_stat_activity \
-                      where application_name = $1 and datname = current_database() and wait_event = 'PgSleep'";
+                      where split_part(application_name, '#', 1) = $1 and datname = current_database() and wait_event = 'PgSleep'";
         let mut looks = 0;
         while sqlx::query_scalar::<_, i64>(counts).bind(SLOT).fetch_one(&mut stage.admin).await.unwrap() == 0
         {

@@ -4,5 +4,6 @@
 
 mod common;
 mod pg_total;
+mod pooled;
 mod postgres;
 mod sqlite;

@@ -98,11 +98,11 @@ async fn a_count_without_end_is_given_up_or_stopped() {
     let (source, mut kept) = (source(&postgres(db.url())), Kept::default());
     // Stops it when the server says that it counts.
     let stop = async {
-        let sleeping = "select count(*) from pg_stat_activity where application_name = 'endless' and wait_event = 'PgSleep'";
+        let sleeping = "select count(*) from pg_stat_activity where application_name like 'endless#%' and wait_event = 'PgSleep'";
         while sqlx::query_scalar::<_, i64>(sleeping).fetch_one(&mut admin).await.unwrap() == 0 {}
     };
     assert_eq!(source.stream(&query, stop.boxed(), &mut kept).await, Err(Failed::Stopped));
     assert!(!kept.begun, "it never came to the rows");
-    let left = "select count(*) from pg_stat_activity where application_name = 'endless'";
+    let left = "select count(*) from pg_stat_activity where application_name like 'endless%'";
     while sqlx::query_scalar::<_, i64>(left).fetch_one(&mut admin).await.unwrap() > 0 {}
 }

@@ -2,11 +2,13 @@
 //! that stop or kill theirs. Without `run` around them tests fail: a skip is never silent.
 
 mod broker;
+mod pooler;
 mod postgres;
 mod private;
 mod python;
 
 pub use broker::{BrokerKind, PrivateBroker};
+pub use pooler::PrivatePooler;
 pub use postgres::PrivatePostgres;
 pub use python::{pika_url, python};
 

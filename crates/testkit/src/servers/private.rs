@@ -11,7 +11,7 @@ use super::setting;
 /// A server of a test's own; gone when dropped.
 #[derive(Debug)]
 pub(super) struct PrivateServer {
-    /// What `scripts/services` calls it: `postgres`, `activemq`, `rabbitmq`.
+    /// What `scripts/services` calls it: `postgres`, `pgbouncer`, `activemq`, `rabbitmq`.
     name: &'static str,
     folder: TempDir,
     url: String,
@@ -20,11 +20,16 @@ pub(super) struct PrivateServer {
 impl PrivateServer {
     /// A new, empty server on a spare port.
     pub(super) fn start(name: &'static str) -> Self {
+        Self::start_with(name, &[])
+    }
+
+    /// The same, where `NAME-start` takes more than a folder.
+    pub(super) fn start_with(name: &'static str, rest: &[&str]) -> Self {
         let folder = tempfile::Builder::new()
             .prefix(&format!("{name}-"))
             .tempdir_in(setting("OUTHAUL_TEST_SERVICES_DIR"))
             .expect("make a folder for a private server");
-        let url = services(&format!("{name}-start"), folder.path(), &[]);
+        let url = services(&format!("{name}-start"), folder.path(), rest);
         Self { name, folder, url }
     }
 

@@ -48,6 +48,24 @@ pub struct FileRecord {
     pub job_id: JobId,
 }
 
+/// Where the file of an identity goes under the present configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePlace {
+    /// The dataset's base path; ends with `/` or is empty. It belongs to the first dataset that publishes there.
+    pub base_path: String,
+    /// Full key in the storage.
+    pub path: String,
+}
+
+/// A base path, and the dataset that alone may publish there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasePathOwner {
+    /// Ends with `/` or is empty.
+    pub path: String,
+    /// The dataset's name.
+    pub dataset: String,
+}
+
 /// A chunk's wish to answer for an identity.
 #[derive(Clone, Debug)]
 pub struct FileBegin {
@@ -55,6 +73,8 @@ pub struct FileBegin {
     pub lease: Lease,
     /// The identity.
     pub identity: FileIdentity,
+    /// Where its file goes now; files at another path are not reused.
+    pub place: FilePlace,
     /// Hash of the dataset's present definition; files of another are not reused.
     pub definition: String,
     /// What the dates allow.
@@ -62,9 +82,11 @@ pub struct FileBegin {
 }
 
 impl FileBegin {
-    /// Whether a recorded file will do: made by the present definition, and as recent as the dates ask.
+    /// Whether a recorded file will do: at the present path, made by the present definition, and as recent as
+    /// the dates ask.
     pub fn may_reuse(&self, record: &FileRecord) -> bool {
-        record.definition == self.definition
+        record.path == self.place.path
+            && record.definition == self.definition
             && match self.reuse {
                 Reuse::Any => true,
                 Reuse::ClaimedAfter(moment) => record.claimed_at > moment,
@@ -82,6 +104,8 @@ pub enum FileBegun {
     Write(WriteGrant),
     /// Another running chunk writes it; come back later.
     Busy,
+    /// The base path belongs to this other dataset: nothing may be published there.
+    Foreign(String),
     /// The chunk is no longer owned under this lease.
     LeaseLost,
 }

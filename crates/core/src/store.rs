@@ -12,7 +12,9 @@ use futures::stream::BoxStream;
 use crate::announcement::{Announcement, ChunkName, DeliveryLag, NamedClaims};
 use crate::audit::{AuditEntry, AuditFilter, AuditRow};
 use crate::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
-use crate::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use crate::file::{
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload,
+};
 use crate::history::{HistoryCursor, Transition};
 use crate::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use crate::identity::Visible;
@@ -465,8 +467,12 @@ pub trait Store: Send + Sync {
 
     // --- files ---
 
-    /// Finds a file to reuse, or makes the chunk the one writer of the identity.
+    /// Finds a file to reuse, or makes the chunk the one writer of the identity. The first writer below a base
+    /// path makes it its dataset's for ever; writers of other datasets are refused.
     async fn file_begin(&self, begin: &FileBegin) -> StoreResult<FileBegun>;
+
+    /// Whose the base paths are, by path. There are about as many as datasets.
+    async fn base_paths(&self) -> StoreResult<Vec<BasePathOwner>>;
 
     /// Records a multipart upload under the writer's fence; `false`: no longer the writer.
     async fn file_upload(&self, lease: Lease, identity: &FileIdentity, upload: &Upload) -> StoreResult<bool>;

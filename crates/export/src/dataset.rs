@@ -7,19 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::NaiveDate;
-use outhaul_core::file::FileIdentity;
+use outhaul_core::file::{BasePathOwner, FileIdentity, FilePlace};
 use outhaul_core::key;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use sha2::{Digest as _, Sha256};
 
+use crate::base_path::{self, ForeignBasePath};
 use crate::format::{self, Format};
 use crate::scope::RowScope;
 use crate::settings::{DatasetSettings, ExportSettings, SourceSettings};
 use crate::source::params::Template;
 
 /// The folder of reports, which no dataset may take.
-const RESERVED: &str = "reports";
+pub(crate) const RESERVED: &str = "reports";
 
 /// A named query on one source, checked.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct Dataset {
     pub definition: String,
     /// Prefix of its files in the storage; ends with `/` or is empty.
     pub base_path: String,
+    /// Whether the configuration names the base path; if not, it follows from name and `default`.
+    pub names_base_path: bool,
     /// How failed chunks are tried again.
     pub retry: RetryPolicy,
     /// How long one attempt may take in all.
@@ -61,6 +64,16 @@ impl Dataset {
         if let Err(problem) = check_name(name) {
             problems.push(format!("dataset `{name}`: {problem}"));
         }
+        let own = settings.base_path.as_deref().map(|own| base_path::normal_of_dataset(own, base_path));
+        let base_path = match own {
+            Some(Ok(own)) => own,
+            Some(Err(problem)) => {
+                problems.push(format!("dataset `{name}`: its base_path {problem}"));
+                String::new()
+            }
+            None if settings.default => base_path.to_owned(),
+            None => format!("{base_path}{name}/"),
+        };
         let Some(source) = source else {
             problems.push(format!("dataset `{name}`: there is no source `{}`", settings.source));
             return Err(problems);
@@ -93,7 +106,8 @@ impl Dataset {
             template,
             count,
             scope,
-            base_path: if settings.default { base_path.to_owned() } else { format!("{base_path}{name}/") },
+            base_path,
+            names_base_path: settings.base_path.is_some(),
             retry: settings.retry.clone(),
             timeout: settings.timeout,
             stall_timeout: source.stall_timeout,
@@ -120,6 +134,11 @@ impl Dataset {
         let FileIdentity { scope, key, effective_date, .. } = identity;
         let scope = if scope.is_empty() { String::new() } else { format!("scope={scope}/") };
         format!("{}{scope}{}", self.base_path, key::relative_path(key, *effective_date, format.extension()))
+    }
+
+    /// The same with the base path that it is below.
+    pub fn place(&self, identity: &FileIdentity, format: Format) -> FilePlace {
+        FilePlace { base_path: self.base_path.clone(), path: self.file_path(identity, format) }
     }
 
     /// What makes two requests ask for the same file. The scope is that of the caller on this dataset, see
@@ -180,6 +199,7 @@ impl Exports {
             problems
                 .push(format!("only one dataset can be the default, but these are: {}", defaults.join(", ")));
         }
+        problems.extend(base_path::shared(datasets.values().map(|dataset| &**dataset)));
         if !problems.is_empty() {
             return Err(ExportsError(problems));
         }
@@ -210,6 +230,11 @@ impl Exports {
     /// All datasets by name.
     pub fn datasets(&self) -> impl Iterator<Item = &Arc<Dataset>> {
         self.datasets.values()
+    }
+
+    /// The datasets whose base path is recorded for another one: they must not publish there.
+    pub fn foreign_base_paths(&self, recorded: &[BasePathOwner]) -> Vec<ForeignBasePath> {
+        base_path::foreign(self.datasets.values().map(|dataset| &**dataset), recorded)
     }
 
     /// The queues of all sources, with their budgets.

@@ -19,6 +19,7 @@ use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_core::reuse::Reuse;
 
+use crate::base_path::ForeignBasePath;
 use crate::dataset::{Dataset, Exports, ExportsError};
 use crate::pace::Pace;
 use crate::reason;
@@ -187,13 +188,16 @@ impl Handler for ExportHandler {
                 let reason = if gone {
                     reason::GONE.to_owned()
                 } else {
-                    reason::generated(rule, window, grant.recorded.as_ref())
+                    reason::generated(rule, window, grant.recorded.as_ref(), &task.path())
                 };
                 let file = task.generate(&grant).await?;
                 Ok(Outcome::Done { file: Some(FileOutcome::Generated(file)), reason, result: None })
             }
             // A second `Reusable` cannot be; if it were, it would be worth another look.
             FileBegun::Busy | FileBegun::Reusable(_) => Ok(Outcome::Snooze(BUSY_WAIT)),
+            FileBegun::Foreign(owner) => {
+                Err(Failed::Fatal(ForeignBasePath::new(task.dataset, &owner).to_string().into()))
+            }
             FileBegun::LeaseLost => Err(Failed::Stopped),
         }
     }
@@ -223,7 +227,9 @@ struct Task<'a> {
 
 impl Task<'_> {
     async fn begin(&self, rule: Reuse) -> Result<FileBegun, Failed> {
-        let begin = self.context.begin_file(self.identity.clone(), self.dataset.definition.clone(), rule);
+        let (identity, definition) = (self.identity.clone(), self.dataset.definition.clone());
+        let place = self.dataset.place(&identity, self.params.format);
+        let begin = self.context.begin_file(identity, place, definition, rule);
         self.unless_stopped(begin).await
     }
 
@@ -231,10 +237,13 @@ impl Task<'_> {
         self.unless_stopped(self.storage.is_there(record)).await
     }
 
+    fn path(&self) -> String {
+        self.dataset.file_path(&self.identity, self.params.format)
+    }
+
     async fn generate(&self, grant: &WriteGrant) -> Result<PublishedFile, Failed> {
-        let path = self.dataset.file_path(&self.identity, self.params.format);
         let publisher: &dyn Publisher = self;
-        let begin = self.storage.begin(publisher, self.context.chunk().lease, path, grant);
+        let begin = self.storage.begin(publisher, self.context.chunk().lease, self.path(), grant);
         let mut staged = self.unless_stopped(begin).await?;
         let rows = match self.stream(&mut staged).await {
             Ok(rows) if self.context.should_stop().is_none() => rows,

@@ -1,6 +1,7 @@
 //! Data exports on Outhaul's engine: datasets, sources, formats and storage. Uses the engine as any
 //! guest would, through `outhaul::Handler`.
 
+pub mod base_path;
 pub mod dataset;
 pub mod format;
 pub mod handler;
@@ -15,6 +16,7 @@ pub mod storage;
 #[cfg(test)]
 mod testing;
 
+pub use base_path::ForeignBasePath;
 pub use dataset::{Dataset, Exports, ExportsError};
 pub use handler::ExportHandler;
 pub use request::{ExportPlan, ExportRequest, PlanError};

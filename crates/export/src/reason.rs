@@ -9,6 +9,8 @@ pub const FORCED: &str = "forced";
 pub const NEW: &str = "not generated before";
 /// Generated, because the recorded one answers another query.
 pub const REDEFINED: &str = "the dataset's definition changed";
+/// Generated, because the recorded one is not where the dataset's files go now.
+pub const MOVED: &str = "the dataset's base path changed";
 /// Generated, because the storage no longer holds the recorded one.
 pub const GONE: &str = "the recorded file is gone";
 /// Reused, although its date is inside the window.
@@ -32,12 +34,13 @@ pub fn reused(rule: Reuse, window_days: u32) -> String {
     }
 }
 
-/// Why a file is generated under a rule, given the one that is recorded.
-pub fn generated(rule: Reuse, window_days: u32, recorded: Option<&FileRecord>) -> String {
+/// Why a file is generated at `path` under a rule, given the one that is recorded.
+pub fn generated(rule: Reuse, window_days: u32, recorded: Option<&FileRecord>, path: &str) -> String {
     match (rule, recorded) {
         (Reuse::Never, _) => FORCED.to_owned(),
         (Reuse::ClaimedAfter(_), _) => inside_window(window_days),
         (Reuse::Any, None) => NEW.to_owned(),
+        (Reuse::Any, Some(record)) if record.path != path => MOVED.to_owned(),
         (Reuse::Any, Some(_)) => REDEFINED.to_owned(),
     }
 }

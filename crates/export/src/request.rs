@@ -318,7 +318,9 @@ impl ExportPlan {
         let usable: BTreeSet<(&str, NaiveDate)> = recorded
             .iter()
             .filter(|(identity, record)| {
-                record.definition == self.dataset.definition && identity.scope == self.scope()
+                record.definition == self.dataset.definition
+                    && record.path == self.dataset.file_path(identity, self.format)
+                    && identity.scope == self.scope()
             })
             .map(|(identity, _)| (identity.key.as_str(), identity.effective_date))
             .collect();

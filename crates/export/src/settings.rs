@@ -44,6 +44,8 @@ pub struct DatasetSettings {
     pub keyless: bool,
     /// What it asks its source.
     pub query: QuerySettings,
+    /// Where its files go, if not where its name and `default` say.
+    pub base_path: Option<String>,
     /// What its rows depend on besides key and date.
     pub scope: ScopeSettings,
     /// How failed chunks are tried again.

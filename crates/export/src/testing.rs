@@ -17,6 +17,7 @@ pub(crate) fn dataset(name: &str, default: bool) -> DatasetSettings {
         source: "warehouse".into(),
         keyless: false,
         query: "select 1 where :key = :effective_date".into(),
+        base_path: None,
         scope: ScopeSettings::default(),
         retry: RetryPolicy::default(),
         timeout: None,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, Upload};
+use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FilePlace, Upload};
 use outhaul_core::progress::Total;
 use outhaul_core::reuse::Reuse;
 use outhaul_core::step::{StepRecord, result_problem};
@@ -298,10 +298,11 @@ impl ChunkContext {
     pub async fn begin_file(
         &self,
         identity: FileIdentity,
+        place: FilePlace,
         definition: String,
         reuse: Reuse,
     ) -> Result<FileBegun, Failed> {
-        let begin = Arc::new(FileBegin { lease: self.chunk.lease, identity, definition, reuse });
+        let begin = Arc::new(FileBegin { lease: self.chunk.lease, identity, place, definition, reuse });
         let ask = |store: Arc<dyn Store>| {
             let begin = begin.clone();
             async move { store.file_begin(&begin).await }

@@ -11,7 +11,9 @@ use futures::stream::BoxStream;
 use outhaul_core::announcement::{Announcement, ChunkName, DeliveryLag, NamedClaims};
 use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
-use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use outhaul_core::file::{
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload,
+};
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
@@ -125,6 +127,7 @@ verbs! {
     steps_recorded(lease: Lease) -> Option<Vec<StepRecord>>;
     step_record(lease: Lease, name: &str, result: &str) -> bool;
     file_begin(begin: &FileBegin) -> FileBegun;
+    base_paths() -> Vec<BasePathOwner>;
     file_upload(lease: Lease, identity: &FileIdentity, upload: &Upload) -> bool;
     files_leftover(limit: u32) -> Vec<Leftover>;
     file_leftover_removed(leftover: &Leftover) -> ();

@@ -17,7 +17,7 @@ use outhaul_core::store::{Store, StoreError};
 use outhaul_delivery::broker::BrokerError;
 use outhaul_export::source::RowSecurityProblem;
 use outhaul_export::storage::{Storage, StorageError};
-use outhaul_export::{ExportHandler, Exports, ExportsError};
+use outhaul_export::{ExportHandler, Exports, ExportsError, ForeignBasePath};
 use outhaul_store::{OpenOptions, Opened};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -88,6 +88,9 @@ pub enum StartError {
     /// What tokens are verified with.
     #[error("tokens cannot be verified: {0}")]
     Auth(#[source] SetupError),
+    /// A dataset that would publish over another's files.
+    #[error("{0}")]
+    BasePath(#[source] ForeignBasePath),
     /// A dataset that relies on row-level security which does not hold.
     #[error("{0}")]
     RowSecurity(#[source] RowSecurityProblem),
@@ -224,6 +227,16 @@ async fn check_row_security(handler: &ExportHandler) -> Result<(), StartErrors> 
     Err(StartErrors(certain.into_iter().map(StartError::RowSecurity).collect()))
 }
 
+/// Refuses to start where a dataset would publish over another's files: `default` has moved, for example.
+async fn check_base_paths(exports: &Exports, store: &dyn Store) -> Result<(), StartErrors> {
+    let recorded = store.base_paths().await.map_err(StartError::Database)?;
+    let foreign = exports.foreign_base_paths(&recorded);
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    Err(StartErrors(foreign.into_iter().map(StartError::BasePath).collect()))
+}
+
 /// What tells callers apart, and keeps its keys fresh.
 fn callers(
     auth: &AuthSettings,
@@ -245,6 +258,7 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
     let registry = job_types::complete(&config, registry)?;
     let broker = delivery::needed(&config, roles)?;
     let Parts { stores, storage, handler, listener } = open(&config, roles).await?;
+    check_base_paths(handler.exports(), stores.engine.as_ref()).await?;
     check_row_security(&handler).await?;
     let exports = handler.exports().clone();
     warnings::log(&warnings::of(&config, Some(&exports)));

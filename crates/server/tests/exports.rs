@@ -15,6 +15,7 @@ on_both!(
     an_old_file_is_reused_without_a_look_at_the_source,
     a_recent_file_is_generated_anew,
     a_file_that_vanished_is_generated_again,
+    a_moved_default_overwrites_nothing,
     force_and_a_changed_query_generate_anew,
     one_key_is_one_job,
     fifty_at_once_are_one_job,
@@ -254,6 +255,67 @@ async fn a_file_that_vanished_is_generated_again(kind: Kind) {
         files[0]["sha256"].as_str().expect("a sum")
     );
     assert!(files[0]["reason"].as_str().expect("a reason").contains("gone"), "{files:?}");
+}
+
+/// The datasets `positions` and `totals` on one source; `totals` has these further settings.
+fn two_datasets(kind: Kind, default: &str, totals: &str) -> String {
+    let sections = warehouse(kind, POSITIONS).replace("default = true\n", "");
+    let sections = format!(
+        "{STEADY}{sections}[datasets.totals]\n{totals}source = \"warehouse\"\n\
+         query = \"select count(*) as n from positions where key = :key and day = :effective_date\"\n"
+    );
+    sections.replace(&format!("[datasets.{default}]\n"), &format!("[datasets.{default}]\ndefault = true\n"))
+}
+
+async fn a_moved_default_overwrites_nothing(kind: Kind) {
+    let stack = Stack::new(kind, &two_datasets(kind, "positions", "")).await;
+    stack.make_positions(&["ABC"], &DAYS).await;
+    let mut server = stack.serve("server", "api,worker,scheduler").await;
+    let first = server.client().complete(&one("ABC", "20250215")).await;
+    assert!(server.terminate());
+
+    stack.configure(&two_datasets(kind, "totals", ""));
+    let mut refused = stack.spawn("refused", "api,worker,scheduler");
+    let ended = common::eventually("it has ended", || {
+        let ended = refused.has_ended();
+        async move { ended }
+    });
+    ended.await.unwrap_or_else(|error| panic!("{error}"));
+    let why = "dataset `totals` would publish below";
+    assert!(refused.log().contains(why), "{}", refused.log());
+    assert!(refused.log().contains("set datasets.totals.base_path"), "{}", refused.log());
+    let check = std::process::Command::new(env!("CARGO_BIN_EXE_outhaul"))
+        .args(["check", "--config"])
+        .arg(stack.config())
+        .current_dir(stack.dir.path())
+        .output()
+        .expect("run check");
+    let said = String::from_utf8_lossy(&check.stdout);
+    assert!(!check.status.success() && said.contains(why), "{said}");
+
+    let own = stack.path("totals/");
+    stack.configure(&two_datasets(kind, "totals", &format!("base_path = \"{own}\"\n")));
+    let server = stack.serve("again", "api,worker,scheduler").await;
+    let client = server.client();
+    let force = with(one("ABC", "20250215"), "output", json!({ "force": true }));
+    let totals = client.complete(&force).await;
+    assert!(totals["s3BasePath"].as_str().is_some_and(|path| path.ends_with(&own)), "{totals}");
+    let file = client.files(first["jobId"].as_str().expect("an id")).await.remove(0);
+    assert_eq!(file["current"], true);
+    let bytes = client.download(file["url"].as_str().expect("a URL")).await;
+    assert_eq!(json!(sha256(&bytes)), file["sha256"], "the first dataset's file is as it was");
+
+    // The first dataset is no longer the default: its files are generated where it publishes now.
+    let moved = client.complete(&with(one("ABC", "20250215"), "dataset", json!("positions"))).await;
+    let files = client.files(moved["jobId"].as_str().expect("an id")).await;
+    let base = moved["s3BasePath"].as_str().expect("a base path");
+    let path = files[0]["path"].as_str().expect("a path");
+    assert!(
+        base.ends_with(&stack.path("positions/")) && path.starts_with(&stack.path("positions/")),
+        "{files:?}"
+    );
+    assert_eq!(files[0]["reason"], "the dataset's base path changed");
+    assert_eq!(stack.published().len(), 3);
 }
 
 async fn force_and_a_changed_query_generate_anew(kind: Kind) {

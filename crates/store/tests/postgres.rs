@@ -78,6 +78,36 @@ async fn a_newer_schema_is_refused() {
     assert!(matches!(refused, Err(StoreError::NewerSchema { found: 999, .. })), "{refused:?}");
 }
 
+/// Files that were published before base paths were recorded; `totals` has overwritten one of `positions`.
+#[tokio::test]
+async fn files_of_earlier_versions_tell_whose_base_paths_are() {
+    let (database, mut connection) = migrated().await;
+    let before = "drop table base_path; delete from outhaul_migration where version = 11";
+    connection.execute(before).await.unwrap();
+    let published = "INSERT INTO file_cache (dataset, scope, key, effective_date, variant, path, rows, bytes, sha256, format,
+                                 definition, generation, created_at, last_generated_at, claimed_at, job_id)
+         VALUES ('positions', '', 'A', '2025-02-15', '', 'exports/2025/02/15/A_20250215.csv', 1, 1, 'p', 'CSV', 'd', 1, '2026-01-01', '2026-01-01', '2026-01-01', 'J20260101_1'),
+                ('positions', '', 'B', '2025-02-15', '', 'exports/2025/02/15/B_20250215.csv', 1, 1, 'p', 'CSV', 'd', 1, '2026-01-01', '2026-01-01', '2026-01-01', 'J20260101_1'),
+                ('totals', '', 'A', '2025-02-15', '', 'exports/2025/02/15/A_20250215.csv', 1, 1, 't', 'CSV', 'd', 1, '2026-01-02', '2026-01-02', '2026-01-02', 'J20260101_1'),
+                ('parcels', 'ab12', 'C', '2025-02-15', '', 'exports/parcels/scope=ab12/2025/02/15/C_20250215.csv', 1, 1, 'c', 'CSV', 'd', 1, '2026-01-01', '2026-01-01', '2026-01-01', 'J20260101_1'),
+                ('waits', '', 'D', '2025-02-15', '', NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-01-01', NULL, NULL, NULL)";
+    connection.execute(published).await.unwrap();
+    migrate(&Secret::new(database.url()), true).await.unwrap();
+    let owners: Vec<(String, String)> = sqlx::query_as("select path, dataset from base_path order by path")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    let expected = [("exports/", "totals"), ("exports/parcels/", "parcels")];
+    assert_eq!(owners, expected.map(|(path, dataset)| (path.to_owned(), dataset.to_owned())));
+    let kept: Vec<(String, i64, Option<String>)> = sqlx::query_as(
+        "select key, generation, sha256 from file_cache where dataset = 'positions' order by key",
+    )
+    .fetch_all(&mut connection)
+    .await
+    .unwrap();
+    assert_eq!(kept, [("A".to_owned(), 2, None), ("B".to_owned(), 1, Some("p".to_owned()))]);
+}
+
 #[tokio::test]
 async fn an_old_schema_is_refused_unless_migrating() {
     let database = TestDb::create().await;

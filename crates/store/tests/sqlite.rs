@@ -9,7 +9,7 @@ use std::time::Duration;
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::FutureExt;
 use outhaul_core::dead_letter::DeadLetterFilter;
-use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileOutcome, PublishedFile};
+use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileOutcome, FilePlace, PublishedFile};
 use outhaul_core::id::{JobId, QueueId, WorkerId};
 use outhaul_core::job::{EXPORT, JobStatus, NewChunk, NewJob, OnFailure};
 use outhaul_core::queue::QueueSpec;
@@ -103,6 +103,10 @@ fn identity(chunk: &ClaimedChunk) -> FileIdentity {
         effective_date: chunk.effective_date.unwrap(),
         variant: String::new(),
     }
+}
+
+fn place(chunk: &ClaimedChunk) -> FilePlace {
+    FilePlace { base_path: "exports/".into(), path: published(identity(chunk)).path }
 }
 
 fn published(identity: FileIdentity) -> PublishedFile {
@@ -257,8 +261,18 @@ async fn a_newer_schema_is_refused_and_left_alone() {
         .await
         .unwrap();
     let error = database.open().await.unwrap_err();
-    assert!(matches!(error, StoreError::NewerSchema { found: 9999, known: 7 }), "{error}");
+    assert!(matches!(error, StoreError::NewerSchema { found: 9999, known } if known < 9999), "{error}");
 }
+
+/// Files that were published before base paths were recorded; `totals` has overwritten one of `positions`.
+const PUBLISHED: &str =
+    "INSERT INTO file_cache (dataset, scope, key, effective_date, variant, path, rows, bytes, sha256, format,
+                                 definition, generation, created_at, last_generated_at, claimed_at, job_id)
+         VALUES ('positions', '', 'A', '2025-02-15', '', 'exports/2025/02/15/A_20250215.csv', 1, 1, 'p', 'CSV', 'd', 1, 1, 1, 1, 'J20260101_1'),
+                ('positions', '', 'B', '2025-02-15', '', 'exports/2025/02/15/B_20250215.csv', 1, 1, 'p', 'CSV', 'd', 1, 1, 1, 1, 'J20260101_1'),
+                ('totals', '', 'A', '2025-02-15', '', 'exports/2025/02/15/A_20250215.csv', 1, 1, 't', 'CSV', 'd', 1, 2, 2, 2, 'J20260101_1'),
+                ('parcels', 'ab12', 'C', '2025-02-15', '', 'exports/parcels/scope=ab12/2025/02/15/C_20250215.csv', 1, 1, 'c', 'CSV', 'd', 1, 1, 1, 1, 'J20260101_1'),
+                ('waits', '', 'D', '2025-02-15', '', NULL, NULL, NULL, NULL, NULL, NULL, 0, 1, NULL, NULL, NULL)";
 
 /// A database that the first version made, with a finished job, a failed one and one that waits.
 #[tokio::test]
@@ -287,9 +301,17 @@ async fn a_database_of_the_first_version_is_brought_up_to_date() {
     .execute(&mut connection)
     .await
     .unwrap();
+    sqlx::raw_sql(PUBLISHED).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 
     let store = database.open().await.unwrap();
+    let owners = store.base_paths().await.unwrap();
+    let owners: Vec<_> = owners.iter().map(|owner| (&*owner.path, &*owner.dataset)).collect();
+    assert_eq!(owners, [("exports/", "totals"), ("exports/parcels/", "parcels")]);
+    let wanted = ["A", "B"].map(|key| (key.to_owned(), "2025-02-15".parse().unwrap()));
+    let kept = store.files_recorded("positions", "", "", &wanted).await.unwrap();
+    let kept: Vec<_> = kept.iter().map(|(identity, record)| (&*identity.key, record.generation)).collect();
+    assert_eq!(kept, [("B", 1)], "the other one's file is no longer there");
     let (worker, queue) = prepare(&store).await;
     let id = |n: u32| JobId::from_store(format!("J20260101_{n}"));
     let done = store.job_get(&id(1)).await.unwrap().unwrap();
@@ -385,6 +407,7 @@ async fn a_job_runs_from_submission_to_its_manifest() {
         let begin = FileBegin {
             lease: chunk.lease,
             identity: identity(chunk),
+            place: place(chunk),
             definition: "d1".into(),
             reuse: Reuse::ClaimedAfter(chunk.submitted_at),
         };
@@ -419,6 +442,7 @@ async fn a_job_runs_from_submission_to_its_manifest() {
     let begin = FileBegin {
         lease: chunk.lease,
         identity: identity(&chunk),
+        place: place(&chunk),
         definition: "d1".into(),
         reuse: Reuse::Any,
     };

@@ -127,8 +127,9 @@ fn a_dry_run_counts_what_the_rule_would_do() {
     let mut asked = request(&[("A", &["20251231", "20260101"]), ("B", &["20251231"]), ("C", &["20251231"])]);
     let plan = asked.validate(&exports()).unwrap();
     let record = |key: &str, date: &str, definition: &str| {
+        let identity = plan.dataset.identity("", key, date.parse().unwrap());
         let record = FileRecord {
-            path: "x".into(),
+            path: plan.dataset.file_path(&identity, Format::Csv),
             rows: 1,
             bytes: 1,
             sha256: String::new(),
@@ -140,7 +141,7 @@ fn a_dry_run_counts_what_the_rule_would_do() {
             claimed_at: now,
             job_id: JobId::new(now, 1),
         };
-        (plan.dataset.identity("", key, date.parse().unwrap()), record)
+        (identity, record)
     };
     let definition = plan.dataset.definition.clone();
     let recorded = [
@@ -243,7 +244,8 @@ fn a_dry_run_reuses_no_file_of_another_scope() {
     };
     let of = |scope: &str| {
         let identity = plan.dataset.identity(scope, "A", "2025-02-15".parse().unwrap());
-        plan.dry_run(&[(identity, record.clone())], now, 7).reuse
+        let path = plan.dataset.file_path(&identity, Format::Csv);
+        plan.dry_run(&[(identity, FileRecord { path, ..record.clone() })], now, 7).reuse
     };
     assert_eq!((of(plan.scope()), of("0123456789abcdef"), of("")), (1, 0, 0));
 }

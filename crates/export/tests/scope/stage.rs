@@ -101,6 +101,7 @@ pub(crate) fn exports(
         source: source.name.clone(),
         keyless: false,
         query: query.into(),
+        base_path: None,
         scope,
         retry: RetryPolicy { max_attempts: 2, backoff: Backoff::Fixed { base: Duration::ZERO } },
         timeout: None,

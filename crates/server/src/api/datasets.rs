@@ -29,7 +29,7 @@ pub(super) struct DatasetView {
     /// The formats its files can have.
     #[schema(example = json!(["CSV"]))]
     pub formats: Vec<&'static str>,
-    /// Where its files go.
+    /// Where its files go. No other dataset ever publishes there.
     #[schema(example = "s3://bucket/exports/")]
     pub base_path: String,
 }

@@ -30,6 +30,7 @@ fn settings() -> ExportSettings {
         source: "warehouse".into(),
         keyless: false,
         query: "select * from positions where key = :key and day = :effective_date".into(),
+        base_path: None,
         scope: ScopeSettings::default(),
         retry: RetryPolicy::default(),
         timeout: None,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use outhaul::Registry;
 use outhaul_core::clock;
+use outhaul_core::file::BasePathOwner;
 use outhaul_core::store::StoreError;
 use outhaul_delivery::broker::BrokerError;
 use outhaul_export::settings::SourceUrl;
@@ -57,9 +58,13 @@ pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Fai
     let config = args.config.load(environment, args.insecure)?;
     let from =
         config.file.as_deref().map_or("defaults and environment".to_owned(), |f| f.display().to_string());
+    let (database, base_paths) = within(database(&config)).await.map_or_else(
+        |problem| (Err(problem), Vec::new()),
+        |database| (Ok(database.remark), database.base_paths),
+    );
     let mut findings = vec![
         Finding { what: "configuration".into(), result: Ok(Some(from)) },
-        Finding { what: "database".into(), result: within(database(&config)).await },
+        Finding { what: "database".into(), result: database },
         Finding { what: "delivery".into(), result: within(delivery(config.broker.as_ref())).await },
     ];
     findings.extend(auth(&config).await);
@@ -74,6 +79,10 @@ pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Fai
     }
     let exports = exports(&config, &mut findings).await;
     let warnings = warnings::of(&config, exports.as_ref());
+    for foreign in exports.iter().flat_map(|exports| exports.foreign_base_paths(&base_paths)) {
+        let what = format!("base path of {}", foreign.dataset);
+        findings.push(Finding { what, result: Err(foreign.to_string()) });
+    }
     let registry = serve::job_types::complete(&config, registry).map_err(|errors| errors.to_string());
     let planner = match (exports, &registry, storage) {
         (Some(exports), Ok(registry), Ok(storage)) => {
@@ -130,17 +139,33 @@ async fn within<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, S
         .unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
 }
 
-async fn database(config: &Config) -> Result<Option<String>, String> {
+/// The engine's database, where it can be used.
+#[derive(Default)]
+struct Database {
+    remark: Option<String>,
+    /// Whose the base paths are, where that could be read.
+    base_paths: Vec<BasePathOwner>,
+}
+
+async fn database(config: &Config) -> Result<Database, String> {
+    let remarked = |remark: String| Ok(Database { remark: Some(remark), base_paths: Vec::new() });
     if let Some(path) = config.database.url.expose().strip_prefix("sqlite:")
         && !Path::new(path).exists()
     {
-        return Ok(Some(format!("{path} will be made at the first start")));
+        return remarked(format!("{path} will be made at the first start"));
     }
     match serve::open_database(config, false).await {
-        Ok(opened) => opened.api.ready().await.map(|()| None).map_err(|error| with_causes(&error)),
+        Ok(opened) => {
+            let read = async {
+                opened.api.ready().await?;
+                opened.api.base_paths().await
+            };
+            let base_paths = read.await.map_err(|error| with_causes(&error))?;
+            Ok(Database { remark: None, base_paths })
+        }
         // A server that has the embedded database in use is the best proof that it works.
         Err(StartError::Database(StoreError::Unsafe(text))) if text.contains("already serves") => {
-            Ok(Some("in use by a running server".into()))
+            remarked("in use by a running server, which knows whose the base paths are".into())
         }
         Err(StartError::Database(error)) => Err(with_causes(&error)),
         Err(error) => Err(with_causes(&error)),

@@ -135,10 +135,11 @@ pub(super) fn datasets(
             Some(table) => retry_policy(&format!("{path}.retry"), table, retry, reader),
         };
         let timeout = dataset.timeout.map(|timeout| timeout.0);
-        let default = dataset.default;
+        let (default, base_path) = (dataset.default, dataset.base_path);
         let query = QuerySettings { rows: query, count };
         let keyless = dataset.key.is_some();
-        let settings = DatasetSettings { name, default, source, keyless, query, scope, retry, timeout };
+        let settings =
+            DatasetSettings { name, default, source, keyless, query, base_path, scope, retry, timeout };
         datasets.insert(settings.name.clone(), settings);
     }
     datasets
@@ -167,7 +168,8 @@ fn judge_claims(path: &str, scope: &ScopeSettings, auth: &AuthSettings, problems
     }
 }
 
-/// What shows only together with the queries: a filter that is promised must be there. The exports' own
+/// What shows only together with the queries and the storage: a filter that is promised must be there, a base
+/// path must not be where others' files are. The exports' own
 /// judgement, one dataset at a time, so that each problem has its place.
 pub(super) fn judge_scopes(settings: &ExportSettings, problems: &mut Problems) {
     for (name, dataset) in &settings.datasets {

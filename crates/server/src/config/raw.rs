@@ -421,6 +421,7 @@ pub(super) struct Dataset {
     pub(super) key: Option<String>,
     pub(super) query: Option<String>,
     pub(super) count_query: Option<String>,
+    pub(super) base_path: Option<String>,
     pub(super) row_scope: Option<Texts>,
     pub(super) row_security: bool,
     pub(super) role_claim: Option<String>,

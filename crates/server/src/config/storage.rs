@@ -7,6 +7,7 @@ use object_store::aws::AmazonS3ConfigKey;
 use object_store::azure::AzureConfigKey;
 use object_store::gcp::GoogleConfigKey;
 use outhaul_core::secret::Secret;
+use outhaul_export::base_path;
 use outhaul_export::settings::{StorageSettings, StorageTarget};
 use url::Url;
 
@@ -60,7 +61,7 @@ pub(super) fn judge(
             }
         },
     };
-    let base_path = base_path(&raw.base_path).unwrap_or_else(|message| {
+    let base_path = base_path::normal(&raw.base_path).unwrap_or_else(|message| {
         problems.add("storage.base_path", message);
         String::new()
     });
@@ -151,26 +152,6 @@ fn cloud<'a>(environment: &'a Environment, prefix: &'a str) -> impl Iterator<Ite
     let given = environment.starting_with(prefix).filter(|(_, value)| !value.is_empty());
     let named = given.map(|(name, value)| (name.to_lowercase(), Secret::new(value)));
     named.filter(move |(name, _)| known(name))
-}
-
-/// Ends with `/` or is empty, and never leads out of the storage or into its staging area.
-fn base_path(text: &str) -> Result<String, String> {
-    let path = text.trim().trim_matches('/');
-    if path.is_empty() {
-        return Ok(String::new());
-    }
-    let wrong = |part: &str| {
-        part.is_empty()
-            || part.starts_with('.')
-            || part.contains(['\\', '%'])
-            || part.chars().any(char::is_control)
-    };
-    if path.split('/').any(wrong) {
-        return Err(
-            "must be plain folder names, such as \"exports/\"; none may be empty or begin with a dot".into(),
-        );
-    }
-    Ok(format!("{path}/"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use chrono::NaiveDate;
 use outhaul_core::file::{
-    FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload, WriteGrant,
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload, WriteGrant,
 };
 use outhaul_core::id::{ChunkId, JobId, Lease};
 use outhaul_core::store::{Page, StoreError, StoreResult};
@@ -25,6 +25,7 @@ struct BeginRow {
     upload_path: Option<String>,
     upload_id: Option<String>,
     writer_alive: bool,
+    base_path_owner: Option<String>,
     #[sqlx(flatten)]
     record: RecordColumns,
 }
@@ -65,12 +66,17 @@ impl PostgresStore {
         let (lease, identity) = (begin.lease, &begin.identity);
         let row: BeginRow =
             sqlx::query_as_with(include_str!("sql/file_begin.sql"), arguments(lease, identity)?)
+                .bind(&begin.place.base_path)
                 .fetch_one(&self.pool())
                 .await
                 .map_err(from_sqlx)?;
         if !row.held {
             return Ok(Some(FileBegun::LeaseLost));
         }
+        if let Some(owner) = row.base_path_owner.filter(|owner| *owner != identity.dataset) {
+            return Ok(Some(FileBegun::Foreign(owner)));
+        }
+        let generation = row.record.generation;
         let recorded = row.record.into_record();
         if let Some(record) = recorded.clone().filter(|record| begin.may_reuse(record)) {
             return Ok(Some(FileBegun::Reusable(record)));
@@ -78,6 +84,7 @@ impl PostgresStore {
         let Some(id) = row.id else {
             let first =
                 sqlx::query_with(include_str!("sql/file_begin_first.sql"), arguments(lease, identity)?)
+                    .bind(&begin.place.base_path)
                     .execute(&self.pool())
                     .await
                     .map_err(from_sqlx)?;
@@ -99,9 +106,11 @@ impl PostgresStore {
             .bind(lease.chunk.0)
             .bind(lease.fence)
             .bind(id)
-            .bind(recorded.as_ref().map_or(0, |record| record.generation))
+            .bind(generation)
             .bind(row.writer_chunk)
             .bind(row.writer_fence)
+            .bind(&begin.place.base_path)
+            .bind(&identity.dataset)
             .execute(&self.pool())
             .await
             .map_err(from_sqlx)?;
@@ -111,6 +120,14 @@ impl PostgresStore {
         let upload = upload(row.upload_path, row.upload_id);
         let leftover = writer.map(|lease| Leftover { file: id, lease, upload });
         Ok(Some(FileBegun::Write(WriteGrant { recorded, leftover })))
+    }
+
+    pub(super) async fn base_path_owners(&self) -> StoreResult<Vec<BasePathOwner>> {
+        let rows: Vec<(String, String)> = sqlx::query_as(include_str!("sql/base_paths.sql"))
+            .fetch_all(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        Ok(rows.into_iter().map(|(path, dataset)| BasePathOwner { path, dataset }).collect())
     }
 
     pub(super) async fn record_upload(

@@ -18,7 +18,7 @@ use super::pool::begin;
 use crate::error::{from_sqlx, rolled_back};
 
 /// Versions and their SQL, ascending.
-const MIGRATIONS: [(i64, &str, &str); 8] = [
+const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "engine", include_str!("migrations/0001_engine.sql")),
     (2, "custom_jobs", include_str!("migrations/0002_custom_jobs.sql")),
     (3, "progress", include_str!("migrations/0003_progress.sql")),
@@ -27,6 +27,7 @@ const MIGRATIONS: [(i64, &str, &str); 8] = [
     (6, "identity", include_str!("migrations/0006_identity.sql")),
     (7, "delivery", include_str!("migrations/0007_delivery.sql")),
     (9, "shown_version", include_str!("migrations/0009_shown_version.sql")),
+    (11, "records", include_str!("migrations/0011_records.sql")),
 ];
 
 /// The key of the lock under which migrations run.

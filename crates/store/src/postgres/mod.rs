@@ -38,7 +38,9 @@ use futures::stream::BoxStream;
 use outhaul_core::announcement::{Announcement, ChunkName, DeliveryLag, NamedClaims};
 use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
-use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use outhaul_core::file::{
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload,
+};
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
@@ -366,6 +368,10 @@ impl Store for PostgresStore {
 
     async fn file_begin(&self, begin: &FileBegin) -> StoreResult<FileBegun> {
         self.bounded(|| self.begin_file(begin)).await
+    }
+
+    async fn base_paths(&self) -> StoreResult<Vec<BasePathOwner>> {
+        self.bounded(|| self.base_path_owners()).await
     }
 
     async fn file_upload(&self, lease: Lease, identity: &FileIdentity, upload: &Upload) -> StoreResult<bool> {

@@ -231,7 +231,7 @@ pub(super) struct RecordColumns {
     etag: Option<String>,
     format: Option<String>,
     definition: Option<String>,
-    generation: Option<i64>,
+    pub(super) generation: Option<i64>,
     last_generated_at: Option<DateTime<Utc>>,
     claimed_at: Option<DateTime<Utc>>,
     job_id: Option<String>,

@@ -2,7 +2,7 @@
 
 use chrono::NaiveDate;
 use outhaul_core::file::{
-    FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload, WriteGrant,
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload, WriteGrant,
 };
 use outhaul_core::id::{ChunkId, JobId, Lease};
 use outhaul_core::job::ChunkFile;
@@ -217,6 +217,15 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
     if !owned {
         return Ok(FileBegun::LeaseLost);
     }
+    let (base_path, dataset) = (&begin.place.base_path, &begin.identity.dataset);
+    let owner: Option<String> = sqlx::query_scalar(include_str!("sql/file_begin_owner.sql"))
+        .bind(base_path)
+        .fetch_optional(write.connection())
+        .await
+        .map_err(from_sqlx)?;
+    if let Some(owner) = owner.as_ref().filter(|owner| *owner != dataset) {
+        return Ok(FileBegun::Foreign(owner.clone()));
+    }
     let now = write.now;
     identified(include_str!("sql/file_begin_row.sql"), &begin.identity)
         .bind(now)
@@ -245,6 +254,15 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
     if writer_runs {
         return Ok(FileBegun::Busy);
     }
+    if owner.is_none() {
+        sqlx::query(include_str!("sql/file_begin_base_path.sql"))
+            .bind(base_path)
+            .bind(dataset)
+            .bind(now)
+            .execute(write.connection())
+            .await
+            .map_err(from_sqlx)?;
+    }
     sqlx::query(include_str!("sql/file_begin_own.sql"))
         .bind(writer.id)
         .bind(begin.lease.chunk.0)
@@ -253,6 +271,12 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
         .await
         .map_err(from_sqlx)?;
     Ok(FileBegun::Write(WriteGrant { recorded, leftover: writer.into_leftover() }))
+}
+
+pub(super) async fn base_paths(store: &SqliteStore) -> StoreResult<Vec<BasePathOwner>> {
+    let rows: Vec<(String, String)> =
+        query_as(include_str!("sql/base_paths.sql")).fetch_all(store.reader()).await.map_err(from_sqlx)?;
+    Ok(rows.into_iter().map(|(path, dataset)| BasePathOwner { path, dataset }).collect())
 }
 
 pub(super) async fn upload(

@@ -44,7 +44,9 @@ use futures::stream::BoxStream;
 use outhaul_core::announcement::{Announcement, ChunkName, DeliveryLag, NamedClaims};
 use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
-use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload};
+use outhaul_core::file::{
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload,
+};
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
 use outhaul_core::job::{ChunkRow, Job, NewJob};
@@ -382,6 +384,10 @@ impl Store for SqliteStore {
 
     async fn file_begin(&self, begin: &FileBegin) -> StoreResult<FileBegun> {
         file::begin(self, begin).await
+    }
+
+    async fn base_paths(&self) -> StoreResult<Vec<BasePathOwner>> {
+        file::base_paths(self).await
     }
 
     async fn file_upload(&self, lease: Lease, identity: &FileIdentity, upload: &Upload) -> StoreResult<bool> {

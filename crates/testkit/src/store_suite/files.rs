@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{Days, TimeDelta};
 use outhaul_core::file::{
-    FileBegin, FileBegun, FileIdentity, FileOutcome, FileRecord, PublishedFile, Upload, WriteGrant,
+    FileBegin, FileBegun, FileIdentity, FileOutcome, FilePlace, FileRecord, PublishedFile, Upload, WriteGrant,
 };
 use outhaul_core::id::JobId;
 use outhaul_core::job::JobStatus;
@@ -29,14 +29,25 @@ pub(super) fn identity(key: &str) -> FileIdentity {
 
 /// The chunk's wish to answer for the key.
 pub(super) fn begin(chunk: &ClaimedChunk, key: &str, reuse: Reuse) -> FileBegin {
-    FileBegin { lease: chunk.lease, identity: identity(key), definition: "v1".to_owned(), reuse }
+    FileBegin {
+        lease: chunk.lease,
+        identity: identity(key),
+        place: place(key),
+        definition: "v1".to_owned(),
+        reuse,
+    }
+}
+
+/// Where the file of a key goes.
+pub(super) fn place(key: &str) -> FilePlace {
+    FilePlace { base_path: "exports/".to_owned(), path: format!("exports/2025/03/15/{key}_20250315.csv") }
 }
 
 /// The chunk's success with a new file for the key.
 pub(super) fn generated(chunk: &ClaimedChunk, key: &str) -> Finish {
     let file = PublishedFile {
         identity: identity(key),
-        path: format!("exports/2025/03/15/{key}_20250315.csv"),
+        path: place(key).path,
         rows: 10,
         bytes: 1000,
         sha256: format!("sha of {}", chunk.lease),
@@ -53,18 +64,18 @@ pub(super) fn reused(chunk: &ClaimedChunk, key: &str, record: FileRecord) -> Fin
     Finish { file: Some(file), reason: "reused".to_owned(), ..plain(chunk) }
 }
 
-async fn ask(bench: &Bench, chunk: &ClaimedChunk, reuse: Reuse) -> FileBegun {
+pub(super) async fn ask(bench: &Bench, chunk: &ClaimedChunk, reuse: Reuse) -> FileBegun {
     let key = chunk.key.as_deref().expect("exports have keys");
     bench.store.file_begin(&begin(chunk, key, reuse)).await.expect("file_begin")
 }
 
 /// A job of one chunk for K00000, claimed.
-async fn one(bench: &Bench) -> (JobId, ClaimedChunk) {
+pub(super) async fn one(bench: &Bench) -> (JobId, ClaimedChunk) {
     let (id, mut chunks) = bench.running(1).await;
     (id, chunks.pop().expect("one chunk"))
 }
 
-async fn publish(bench: &Bench, chunk: &ClaimedChunk) {
+pub(super) async fn publish(bench: &Bench, chunk: &ClaimedChunk) {
     let key = chunk.key.as_deref().expect("exports have keys");
     let done = bench.store.chunks_finish(&[generated(chunk, key)]).await.expect("chunks_finish");
     assert_eq!(done, [chunk.lease], "the writer's file is recorded");
@@ -157,16 +168,17 @@ pub(super) async fn what_may_be_reused(kit: Kit) {
     assert_eq!(manifest[0].file.generated_at, record.generated_at);
 
     let recorded = FileBegun::Write(WriteGrant { recorded: Some(record.clone()), leftover: None });
+    let wish = || begin(second, "K00000", Reuse::Any);
+    let elsewhere = FilePlace { path: "exports/elsewhere.csv".to_owned(), ..place("K00000") };
     for refused in [
-        FileBegin {
-            reuse: Reuse::ClaimedAfter(first.claimed_at + TimeDelta::hours(1)),
-            ..begin(second, "", Reuse::Any)
-        },
-        FileBegin { reuse: Reuse::Never, ..begin(second, "", Reuse::Any) },
-        FileBegin { definition: "v2".to_owned(), ..begin(second, "", Reuse::Any) },
+        FileBegin { reuse: Reuse::ClaimedAfter(first.claimed_at + TimeDelta::hours(1)), ..wish() },
+        FileBegin { reuse: Reuse::Never, ..wish() },
+        FileBegin { definition: "v2".to_owned(), ..wish() },
+        // The configuration has moved the dataset since: the record's path is not where the file belongs now.
+        FileBegin { place: elsewhere, ..wish() },
     ] {
         let (_, third) = one(&bench).await;
-        let asked = FileBegin { lease: third.lease, identity: identity("K00000"), ..refused };
+        let asked = FileBegin { lease: third.lease, ..refused };
         assert_eq!(bench.store.file_begin(&asked).await.expect("file_begin"), recorded, "{asked:?}");
         // It finds the object missing and gives way, as if it had never begun.
         let leftover = match bench.fail(&third, Some(Duration::from_secs(3600))).await {

@@ -11,6 +11,7 @@ use crate::suite::{Case, Run, cases};
 
 mod announcement_times;
 mod announcements;
+mod base_paths;
 mod bench;
 mod budget;
 mod claim;
@@ -247,6 +248,8 @@ fn all() -> Vec<Case<Kit>> {
         files::leftovers_are_listed_until_removed,
         files::recorded_files_are_found_by_key_and_date,
         files::a_file_is_got_by_its_own_job_only,
+        base_paths::the_first_writer_makes_a_base_path_its_datasets,
+        base_paths::datasets_that_race_for_a_base_path_do_not_both_win,
         lists::jobs_page_newest_first,
         lists::jobs_are_filtered,
         lists::jobs_are_got_by_their_ids,

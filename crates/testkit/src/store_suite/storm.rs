@@ -278,7 +278,7 @@ impl Task {
                 FileBegun::Reusable(record) => batch.push(reused(&chunk, &key, record)),
                 FileBegun::Write(_) => batch.push(generated(&chunk, &key)),
                 FileBegun::Busy => self.mine.push(chunk),
-                FileBegun::LeaseLost => {}
+                FileBegun::LeaseLost | FileBegun::Foreign(_) => {}
             }
         }
         let done = self.store.chunks_finish(&batch).await.expect("chunks_finish");

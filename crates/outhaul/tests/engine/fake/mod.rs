@@ -591,6 +591,9 @@ impl Store for Fake {
     async fn file_begin(&self, _: &FileBegin) -> StoreResult<FileBegun> {
         unreachable!("the engine never asks for this")
     }
+    async fn base_paths(&self) -> StoreResult<Vec<BasePathOwner>> {
+        unreachable!("the engine never asks for this")
+    }
     async fn file_upload(&self, _: Lease, _: &FileIdentity, _: &Upload) -> StoreResult<bool> {
         unreachable!("the engine never asks for this")
     }

@@ -1,0 +1,1 @@
+SELECT path, dataset FROM base_path ORDER BY path

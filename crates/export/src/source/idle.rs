@@ -24,8 +24,9 @@ impl<T: Send + 'static> Idle<T> {
         Arc::new(Self { shelf: Mutex::new(Shelf { kept: HashMap::new(), watched: false }), keep_for })
     }
 
-    pub(super) fn take(&self, name: &str) -> Option<T> {
-        self.lock().kept.remove(name).map(|(_, item)| item)
+    /// Takes what is kept under a name, and says for how long it was.
+    pub(super) fn take(&self, name: &str) -> Option<(T, Duration)> {
+        self.lock().kept.remove(name).map(|(since, item)| (item, since.elapsed()))
     }
 
     pub(super) fn keep(self: &Arc<Self>, name: String, item: T) {

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
 use tokio::task::JoinHandle;
 
 use super::idle::Idle;
-use super::pg_ending::{self, literal, namesakes, session_name, transaction_name};
+use super::pg_ending::{self, crowded, literal, session_name, transaction_name};
 
 /// For round trips that ask the server for next to nothing.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -20,6 +20,9 @@ const EVICT_WITHIN: Duration = Duration::from_secs(30);
 /// Spans the gap between two chunks; frees a source that is no longer read. Idle connections of earlier holders of a
 /// slot are not ended by the next one, so that this is how long they stay.
 const KEEP_IDLE: Duration = Duration::from_secs(10);
+/// A slot that was used less than this ago was nobody else's meanwhile who could have left something at work: a
+/// holder that dies keeps it for its lease, which is longer.
+const NOBODY_ELSES: Duration = Duration::from_millis(500);
 /// The name of sessions without a slot.
 const NO_SLOT: &str = "outhaul";
 
@@ -90,9 +93,9 @@ impl Sessions {
     async fn begun(self: &Arc<Self>, slot: Option<String>) -> sqlx::Result<(Session, bool)> {
         let session =
             |link| Session { sessions: Arc::clone(self), slot: slot.clone(), link, transaction: None };
-        if let Some(kept) = slot.as_deref().and_then(|name| self.idle.take(name)) {
+        if let Some((kept, idle)) = slot.as_deref().and_then(|name| self.idle.take(name)) {
             let mut session = session(Some(kept));
-            match session.start().await {
+            match session.start(idle >= NOBODY_ELSES).await {
                 Ok(crowded) => return Ok((session, crowded)),
                 // The server or the pooler was restarted, or closes what is idle.
                 Err(error) => {
@@ -102,7 +105,7 @@ impl Sessions {
             }
         }
         let mut session = session(Some(self.open(slot.as_deref()).await?));
-        let crowded = session.start().await?;
+        let crowded = session.start(true).await?;
         Ok((session, crowded))
     }
 
@@ -143,21 +146,15 @@ impl Sessions {
 impl Session {
     /// One round trip: read-only, with every setting pinned that shapes the output or limits the query, and without
     /// notices, which functions may raise with values of rows and the driver would log. Answers whether other
-    /// transactions of the slot's name run.
-    async fn start(&mut self) -> sqlx::Result<bool> {
+    /// transactions of the slot's name run, if it shall look.
+    async fn start(&mut self, look: bool) -> sqlx::Result<bool> {
         let link = self.link.as_mut().expect("a session has its connection until it ends");
         let name = transaction_name(self.slot.as_deref().unwrap_or(NO_SLOT));
         let mut begin = format!("{}; set local application_name = {}", self.sessions.begin, literal(&name));
         if link.notices_loss {
             begin.push_str("; set local client_connection_check_interval = '1s'");
         }
-        let crowded = self.slot.as_deref().map_or_else(
-            || "false".to_owned(),
-            |slot| {
-                let others = namesakes(slot, "pg_catalog.pg_backend_pid()");
-                format!("exists (select from pg_catalog.pg_stat_activity where {others})")
-            },
-        );
+        let crowded = self.slot.as_deref().filter(|_| look).map_or("false".to_owned(), crowded);
         begin.push_str(&format!("; select pg_catalog.pg_backend_pid(), {crowded}"));
         let begin = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut link.connection);
         let rows = within(ANSWER_WITHIN, begin).await?;

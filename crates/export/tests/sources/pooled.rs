@@ -115,6 +115,8 @@ async fn the_next_holder_of_a_slot_ends_what_is_left_and_nobody_else() {
     let mut kept = Kept { first: Some(sender), ..Kept::default() };
     let (stale, fresh) = tokio::join!(one.stream(&slow, never(), &mut kept), async {
         begun.await.unwrap();
+        // As long as a slot takes, at least, to be had from a holder that is gone.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         export(&two, Dialect::Postgres, PID, "k", Some(SLOT)).await
     });
     assert!(matches!(stale, Err(Failed::Retryable(_))), "{stale:?}");

@@ -369,6 +369,8 @@ async fn connections_are_kept_by_slot_and_the_next_holder_ends_what_is_left_at_w
     let mut kept = Kept { first: Some(sender), ..Kept::default() };
     let (stale, fresh) = tokio::join!(one.stream(&query, never(), &mut kept), async {
         begun.await.unwrap();
+        // As long as a slot takes, at least, to be had from a holder that is gone.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         run(&two, pid, "k").await
     });
     assert!(matches!(stale, Err(Failed::Retryable(_))), "{stale:?}");

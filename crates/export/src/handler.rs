@@ -21,6 +21,7 @@ use outhaul_core::reuse::Reuse;
 
 use crate::base_path::ForeignBasePath;
 use crate::dataset::{Dataset, Exports, ExportsError};
+use crate::not_yet::{NotYet, Unfit};
 use crate::pace::Pace;
 use crate::reason;
 use crate::request::Params;
@@ -42,8 +43,9 @@ pub struct ExportHandler {
     proved: BTreeMap<String, AtomicBool>,
     storage: Storage,
     snapshot_max_age: Option<Duration>,
-    /// Of datasets that are not known here.
+    /// Of chunks of datasets that are not known here, when their leases run out.
     retry: RetryPolicy,
+    not_yet: NotYet,
 }
 
 impl ExportHandler {
@@ -64,11 +66,18 @@ impl ExportHandler {
                 let proved = relying.map(|dataset| (dataset.name.clone(), AtomicBool::new(false))).collect();
                 let (snapshot_max_age, retry) = (settings.snapshot_max_age, settings.retry.clone());
                 let exports = Arc::new(exports);
-                Ok(Self { exports, sources, paces, proved, storage, snapshot_max_age, retry })
+                let not_yet = NotYet::default();
+                Ok(Self { exports, sources, paces, proved, storage, snapshot_max_age, retry, not_yet })
             }
             Ok(_) => Err(ExportsError(problems)),
             Err(ExportsError(more)) => Err(ExportsError([problems, more].concat())),
         }
+    }
+
+    /// How long chunks of datasets that are not known here may wait for a worker that knows them; an hour, unless
+    /// said.
+    pub fn unknown_wait(self, patience: Duration) -> Self {
+        Self { not_yet: NotYet::with_patience(patience), ..self }
     }
 
     /// What requests are checked against.
@@ -124,13 +133,12 @@ impl ExportHandler {
         })
     }
 
-    fn task<'a>(&'a self, context: &'a ChunkContext) -> Result<Task<'a>, Failed> {
+    fn task<'a>(&'a self, context: &'a ChunkContext) -> Result<Task<'a>, Unfit> {
         let chunk = context.chunk();
         let (Some(name), Some(key), Some(date)) = (&chunk.dataset, &chunk.key, chunk.effective_date) else {
-            return Err(Failed::Fatal("the chunk names no dataset, key and date".into()));
+            return Err(Failed::Fatal("the chunk names no dataset, key and date".into()).into());
         };
-        // Other workers may know what this one does not: a change of configuration is being rolled out.
-        let unknown = |what| Failed::Retryable(format!("{what} is not known to this worker").into());
+        let unknown = |what| Unfit::NotYet(format!("{what} is not known to this worker"));
         let dataset = self.exports.dataset(name).ok_or_else(|| unknown(format!("dataset `{name}`")))?;
         let source = self.sources.get(&dataset.source);
         let source = source.ok_or_else(|| unknown(format!("source `{}`", dataset.source)))?;
@@ -166,7 +174,11 @@ impl Handler for ExportHandler {
     }
 
     async fn run(&self, context: &ChunkContext) -> Result<Outcome, Failed> {
-        let task = self.task(context)?;
+        let task = match self.task(context) {
+            Ok(task) => task,
+            Err(Unfit::NotYet(cause)) => return self.not_yet.put_back(context, cause),
+            Err(Unfit::Failed(failed)) => return Err(failed),
+        };
         self.prove_row_security(&task).await?;
         let chunk = context.chunk();
         let window = self.exports.reuse_window_days;

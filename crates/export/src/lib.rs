@@ -5,6 +5,7 @@ pub mod base_path;
 pub mod dataset;
 pub mod format;
 pub mod handler;
+mod not_yet;
 mod pace;
 pub mod reason;
 pub mod request;

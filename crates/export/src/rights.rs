@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::dataset::Dataset;
+use crate::not_yet::Unfit;
 use crate::request::Params;
 use crate::scope::RowScope;
 
@@ -135,17 +136,17 @@ pub(crate) fn admit(
     params: &Params,
     claimed_at: DateTime<Utc>,
     max_age: Option<Duration>,
-) -> Result<Option<Rights>, Failed> {
+) -> Result<Option<Rights>, Unfit> {
     let name = &dataset.name;
     if dataset.scope.is_some() {
         let Some(identity) = &params.identity else {
             let cause = format!(
                 "dataset `{name}` shows each caller its own rows, and nothing is known of who submitted this job; {AGAIN}"
             );
-            return Err(Failed::Fatal(cause.into()));
+            return Err(Failed::Fatal(cause.into()).into());
         };
         if let Some(cause) = max_age.and_then(|max_age| too_old(identity, claimed_at, max_age)) {
-            return Err(Failed::Fatal(cause.into()));
+            return Err(Failed::Fatal(cause.into()).into());
         }
     }
     let rights = rights(dataset, params.identity.as_ref())
@@ -157,7 +158,7 @@ pub(crate) fn admit(
         let cause = format!(
             "the rows of dataset `{name}` depend on other claims here than where this job was submitted"
         );
-        return Err(Failed::Retryable(cause.into()));
+        return Err(Unfit::NotYet(cause));
     }
     Ok(rights)
 }

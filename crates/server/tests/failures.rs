@@ -110,6 +110,38 @@ async fn the_first_failure_stops_the_rest_unless_told_otherwise(kind: Kind) {
     assert_eq!((&job["filesGenerated"], &job["filesReused"]), (&json!(1), &json!(3)), "{job}");
 }
 
+/// The API knows a new dataset before the first worker does: the old one puts the chunk back uncounted, and the
+/// new one runs it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_does_not_know_a_dataset_leaves_it_for_others() {
+    let before = format!("{STEADY}{}", warehouse(Kind::PostgresLocal, POSITIONS));
+    let after = format!("{before}[datasets.fresh]\nsource = \"warehouse\"\nquery = \"{POSITIONS}\"\n");
+    let stack = Stack::new(Kind::PostgresLocal, &before).await;
+    stack.make_positions(&["ABC"], &["2025-03-15"]).await;
+    let mut old = stack.spawn_watched("old", "worker");
+    // It has read its configuration then.
+    old.listens().await;
+    stack.configure(&after);
+    let mut api = stack.serve("api", "api,scheduler").await;
+    let client = api.client();
+    let mut body = items(&["ABC"]);
+    body["dataset"] = json!("fresh");
+    let id = client.submit(&body).await;
+    // Claimed more often than the three attempts that it has, and none of them counted.
+    let put_back = eventually("it was put back", || async {
+        let (attempt, fence, _) = stack.chunks(&id, "DEAD").await[0];
+        assert!(attempt <= 1, "no attempt is counted but the one that runs");
+        fence > 3
+    });
+    put_back.await.unwrap_or_else(|error| panic!("{error}\n{}", old.log()));
+    assert_eq!(client.job(&id).await["errorMessage"], Value::Null);
+
+    let _new = stack.spawn_watched("new", "worker");
+    let job = client.wait_for(&id, "COMPLETED").await;
+    assert_eq!((&job["filesGenerated"], &job["failed"]), (&json!(1), &json!(0)), "{job}");
+    assert!(api.terminate(), "a clean end");
+}
+
 /// A forgotten `:key` would put the rows of all keys into every file: `check` warns and says that nothing is
 /// wrong, `serve` warns and starts, and a dataset that says so is left in peace.
 #[tokio::test(flavor = "multi_thread")]

@@ -131,7 +131,7 @@ fn row_security_is_told_the_scope_and_no_more() {
     assert_eq!(named, ["county", "db_role", "sub"], "all at once");
 }
 
-fn admitted(dataset: &Dataset, params: &Params, hours: i64) -> Result<Option<Rights>, Failed> {
+fn admitted(dataset: &Dataset, params: &Params, hours: i64) -> Result<Option<Rights>, Unfit> {
     let claimed_at =
         "2026-01-01T00:00:00Z".parse::<DateTime<Utc>>().unwrap() + chrono::TimeDelta::hours(hours);
     admit(dataset, params, claimed_at, Some(Duration::from_secs(24 * 3600)))
@@ -153,7 +153,7 @@ fn a_job_runs_with_what_was_stored_and_not_for_ever() {
     }
     let old = admitted(&dataset, &params, 25).unwrap_err();
     let sentence = "the identity this job was submitted with is older than 24h; submit it again, under another idempotency key";
-    assert_eq!(old, Failed::Fatal(sentence.into()));
+    assert_eq!(old, Unfit::Failed(Failed::Fatal(sentence.into())));
     let forever = admit(&dataset, &params, "2030-01-01T00:00:00Z".parse().unwrap(), None);
     assert!(forever.is_ok());
 }
@@ -163,20 +163,24 @@ fn whatever_does_not_fit_is_not_run() {
     let (plain, scoped) = (checked(dataset("positions", true)), checked(scoped("positions", true)));
     let nobody = Params::default();
     assert_eq!(admitted(&plain, &nobody, 99), Ok(None));
-    let Err(Failed::Fatal(cause)) = admitted(&scoped, &nobody, 0) else { panic!("run for nobody") };
+    let Err(Unfit::Failed(Failed::Fatal(cause))) = admitted(&scoped, &nobody, 0) else {
+        panic!("run for nobody")
+    };
     assert!(cause.text.contains("nothing is known of who submitted this job"), "{cause}");
     // Submitted for Kent, but this worker would show everything: its configuration is older.
     let kent = params(&[("county", json!("kent"))]);
-    let Err(Failed::Retryable(cause)) = admitted(&plain, &kent, 0) else { panic!("run for everybody") };
-    assert!(cause.text.contains("depend on other claims here"), "{cause}");
+    let Err(Unfit::NotYet(cause)) = admitted(&plain, &kent, 0) else { panic!("run for everybody") };
+    assert!(cause.contains("depend on other claims here"), "{cause}");
     let forged = Params { scope: "0123456789abcdef".repeat(2), ..kent.clone() };
-    assert!(matches!(admitted(&scoped, &forged, 0), Err(Failed::Retryable(_))), "another's scope");
+    assert!(matches!(admitted(&scoped, &forged, 0), Err(Unfit::NotYet(_))), "another's scope");
     let without = params(&[("city", json!("dover"))]);
-    let Err(Failed::Fatal(cause)) = admitted(&scoped, &without, 0) else { panic!("run without a claim") };
+    let Err(Unfit::Failed(Failed::Fatal(cause))) = admitted(&scoped, &without, 0) else {
+        panic!("run without a claim")
+    };
     assert!(cause.text.contains("`county` is missing"), "{cause}");
     // Roles are looked at again: one may have been taken off the list.
     let role = params(&[("county", json!("kent")), ("db_role", json!("admin"))]);
-    assert!(matches!(admitted(&secured(), &role, 0), Err(Failed::Fatal(_))));
+    assert!(matches!(admitted(&secured(), &role, 0), Err(Unfit::Failed(Failed::Fatal(_)))));
 }
 
 fn json_value() -> impl Strategy<Value = Value> {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use outhaul::testing::{TempStore, drain};
+use outhaul::testing::{Drained, TempStore, drain};
 use outhaul::{Handler as _, Registry};
 use outhaul_core::clock;
 use outhaul_core::id::JobId;
 use outhaul_core::identity::Identity;
 use outhaul_core::job::{EXPORT, Job, JobStatus, NewJob, OnFailure, OnParentFailure};
+use outhaul_core::state::ChunkState;
 use outhaul_export::request::{ExportRequest, Item, MAX_PROBLEMS};
 use outhaul_export::settings::{ExportSettings, ScopeSettings};
 use outhaul_export::storage::Storage;
@@ -92,7 +93,15 @@ impl Works {
     }
 
     async fn drain(&self) {
-        drain(&self.store.store(), &Registry::new().with(self.handler())).await.unwrap();
+        self.drain_with(self.handler()).await;
+    }
+
+    async fn drain_with(&self, handler: ExportHandler) -> Drained {
+        drain(&self.store.store(), &Registry::new().with(handler)).await.unwrap()
+    }
+
+    async fn state(&self, job_id: &JobId) -> ChunkState {
+        self.store.store().chunks_list(job_id, None, None, 10).await.unwrap().items[0].state
     }
 
     async fn job(&self, job_id: &JobId) -> Job {
@@ -167,9 +176,52 @@ async fn jobs_fail_closed_and_say_why() {
     let dataset = works.settings.datasets.get_mut("positions").unwrap();
     dataset.scope = ScopeSettings::default();
     dataset.query = "select n from t".into();
-    let job = works.run(&plan, plan.params()).await;
-    let why = "the rows of dataset `positions` depend on other claims here than where this job was submitted";
-    assert_eq!(failure(&job), why);
+    let job_id = works.submit(&plan, plan.params()).await;
+    works.drain_with(works.handler().unknown_wait(Duration::ZERO)).await;
+    let why = "the rows of dataset `positions` depend on other claims here than where this job was submitted, and no other worker took it for 0s";
+    assert_eq!(failure(&works.job(&job_id).await), why);
+}
+
+/// A configuration that is rolled out reaches one worker after the other.
+#[tokio::test]
+async fn what_a_worker_does_not_know_yet_is_left_for_others_uncounted() {
+    let mut works = Works::on_sqlite().await;
+    let (plan, known) = (works.plan(&of("kent")), works.settings.clone());
+    let mut elsewhere = known.clone();
+    let mut other = elsewhere.datasets.remove("positions").unwrap();
+    other.name = "other".to_owned();
+    elsewhere.datasets.insert("other".to_owned(), other);
+    let mut unscoped = known.clone();
+    let dataset = unscoped.datasets.get_mut("positions").unwrap();
+    dataset.scope = ScopeSettings::default();
+    dataset.query = "select n from t".into();
+
+    for (unfit, why) in [
+        (elsewhere, "dataset `positions` is not known to this worker"),
+        (unscoped, "the rows of dataset `positions` depend on other claims here"),
+    ] {
+        works.settings = known.clone();
+        let job_id = works.submit(&plan, plan.params()).await;
+        works.settings = unfit;
+        assert_eq!(works.drain_with(works.handler()).await, Drained::default(), "no attempt counts: {why}");
+        assert_eq!(works.state(&job_id).await, ChunkState::Created, "put back: {why}");
+        assert_eq!(works.job(&job_id).await.error_message, None, "{why}");
+
+        // It comes back after a second, when it has waited for as long as it may.
+        while works.state(&job_id).await != ChunkState::Dead {
+            works.drain_with(works.handler().unknown_wait(Duration::ZERO)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let job = works.job(&job_id).await;
+        let said = failure(&job);
+        assert!(said.starts_with(why) && said.ends_with(", and no other worker took it for 0s"), "{said}");
+
+        // A person asks for it again, when somebody knows it.
+        works.settings = known.clone();
+        works.store.store().job_redrive(&job_id).await.unwrap();
+        works.drain().await;
+        assert_eq!(works.job(&job_id).await.status, JobStatus::Completed, "{why}");
+    }
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ pub struct SourceSettings {
     pub statement_timeout: Duration,
     /// How long a query may send nothing.
     pub stall_timeout: Duration,
+    /// `limits.max_row_bytes`: a larger row fails its chunk.
+    pub max_row_bytes: usize,
 }
 
 /// The kinds of databases that rows can be read from.

@@ -31,6 +31,7 @@ pub(crate) fn settings(datasets: impl IntoIterator<Item = DatasetSettings>) -> E
         max_concurrent: 2,
         statement_timeout: Duration::from_secs(60),
         stall_timeout: Duration::from_secs(60),
+        max_row_bytes: 64 << 20,
     };
     ExportSettings {
         sources: [(source.name.clone(), source)].into(),

@@ -159,21 +159,39 @@ fn count_within(settings: &SourceSettings) -> Duration {
 }
 
 /// CSV on its way to a sink, gathered into batches and counted.
-#[derive(Default)]
-struct Outflow {
+struct Outflow<'a> {
+    dataset: &'a str,
+    max_row_bytes: usize,
     buffer: BytesMut,
     rows: i64,
     bytes: i64,
 }
 
-impl Outflow {
-    /// Adds one message; hands on what is full.
+impl<'a> Outflow<'a> {
+    fn new(dataset: &'a str, max_row_bytes: usize) -> Self {
+        Self { dataset, max_row_bytes, buffer: BytesMut::new(), rows: 0, bytes: 0 }
+    }
+
+    /// Refuses a row that has too many bytes. The same row would come again: no further attempt can help.
+    fn admit(&self, bytes: usize) -> Result<(), Failed> {
+        if bytes <= self.max_row_bytes {
+            return Ok(());
+        }
+        let Self { dataset, max_row_bytes, rows, .. } = self;
+        let cause = format!(
+            "row {rows} of dataset `{dataset}` is larger than limits.max_row_bytes ({max_row_bytes} bytes)"
+        );
+        Err(Failed::Fatal(cause.into()))
+    }
+
+    /// Adds one row; hands on what is full.
     async fn push(
         &mut self,
         csv: Bytes,
         stop: &mut StopSignal<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Failed> {
+        self.admit(csv.len())?;
         self.bytes += csv.len() as i64;
         if csv.len() >= BATCH_BYTES {
             self.flush(stop, sink).await?;

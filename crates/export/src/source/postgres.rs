@@ -26,6 +26,7 @@ pub struct PostgresSource {
     name: String,
     sessions: Arc<Sessions>,
     count_within: Duration,
+    max_row_bytes: usize,
 }
 
 impl fmt::Debug for PostgresSource {
@@ -44,6 +45,7 @@ impl PostgresSource {
             name: settings.name.clone(),
             sessions: Sessions::new(options, settings.statement_timeout),
             count_within: count_within(settings),
+            max_row_bytes: settings.max_row_bytes,
         })
     }
 
@@ -87,7 +89,7 @@ impl Source for PostgresSource {
             session = self.sessions.begin(query.slot) =>
                 session.map_err(|error| self.failed(query, &error))?,
         };
-        let mut outflow = Outflow::default();
+        let mut outflow = Outflow::new(query.dataset, self.max_row_bytes);
         let copied = async {
             let connection = session.connection();
             self.assume(connection, query, &mut stop).await?;
@@ -229,7 +231,7 @@ async fn count(
 async fn copy_out(
     connection: &mut PgConnection,
     copy: &str,
-    outflow: &mut Outflow,
+    outflow: &mut Outflow<'_>,
     stop: &mut StopSignal<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(), Broken> {
@@ -307,6 +309,7 @@ mod tests {
             max_concurrent: 1,
             statement_timeout: std::time::Duration::from_secs(1),
             stall_timeout: std::time::Duration::from_secs(1),
+            max_row_bytes: 1,
         };
         let url = Secret::new("postgres://user:hunter2@host:notaport/db");
         let error = PostgresSource::new(&settings, &url).unwrap_err();

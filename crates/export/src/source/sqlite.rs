@@ -36,6 +36,7 @@ pub struct SqliteSource {
     path: PathBuf,
     statement_timeout: Duration,
     count_within: Duration,
+    max_row_bytes: usize,
 }
 
 impl SqliteSource {
@@ -46,6 +47,7 @@ impl SqliteSource {
             path: path.to_owned(),
             statement_timeout: settings.statement_timeout,
             count_within: count_within(settings),
+            max_row_bytes: settings.max_row_bytes,
         }
     }
 
@@ -114,7 +116,7 @@ impl Source for SqliteSource {
         let watch = Watch::over(&mut connection, self.statement_timeout)
             .await
             .map_err(|error| self.failed(query, &error))?;
-        let mut outflow = Outflow::default();
+        let mut outflow = Outflow::new(query.dataset, self.max_row_bytes);
         let read = self.read(&mut connection, query, &mut outflow, &mut stop, sink).await;
         let timed_out = watch.has_timed_out();
         // Ends a query that still runs, so that closing does not wait for it.
@@ -182,7 +184,7 @@ impl SqliteSource {
         &self,
         connection: &mut SqliteConnection,
         query: &Query<'_>,
-        outflow: &mut Outflow,
+        outflow: &mut Outflow<'_>,
         stop: &mut StopSignal<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), Failed> {
@@ -203,15 +205,30 @@ impl SqliteSource {
         let rows = values.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), |rows, value| rows.bind(value));
         let mut rows = rows.fetch(connection);
         while let Some(row) = outflow.next(&mut rows, stop, sink).await? {
-            print_row(&row.map_err(failed)?, &mut csv).map_err(|column| {
+            let row = row.map_err(failed)?;
+            outflow.rows += 1;
+            // Before it is copied once more.
+            outflow.admit(value_bytes(&row))?;
+            print_row(&row, &mut csv).map_err(|column| {
                 let cause = format!("column `{column}` holds text that is not UTF-8");
                 does_not_fit(query.dataset, &self.name, &cause)
             })?;
-            outflow.rows += 1;
             outflow.push(csv.end_row(), stop, sink).await?;
         }
         Ok(())
     }
+}
+
+/// How many bytes the texts and blobs of a row have. Numbers do not count: they are small.
+fn value_bytes(row: &SqliteRow) -> usize {
+    let bytes = |column: &sqlx::sqlite::SqliteColumn| {
+        let value = row.try_get_raw(column.ordinal()).ok().filter(|value| !value.is_null())?;
+        if !matches!(value.type_info().name(), "TEXT" | "BLOB") {
+            return None;
+        }
+        <&[u8] as Decode<sqlx::Sqlite>>::decode(value).ok().map(<[u8]>::len)
+    };
+    row.columns().iter().filter_map(bytes).sum()
 }
 
 /// Prints a row in PostgreSQL's text form; the error is the column that cannot be printed.

@@ -63,6 +63,7 @@ pub(crate) fn settings(url: SourceUrl) -> SourceSettings {
         max_concurrent: 4,
         statement_timeout: Duration::from_secs(60),
         stall_timeout: Duration::from_secs(60),
+        max_row_bytes: 64 << 20,
     }
 }
 

@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use outhaul::Failed;
 use outhaul_export::format::csv::Csv;
 use outhaul_export::format::float::float8;
+use outhaul_export::settings::{SourceSettings, SourceUrl};
 use outhaul_export::source::params::{Template, text_literal};
 use outhaul_export::source::{Count, Dialect, PostgresSource, Query, Source as _};
 use outhaul_testkit::servers::PrivatePostgres;
@@ -387,4 +388,21 @@ async fn a_restarted_server_costs_nothing_but_the_kept_connection() {
     server.kill9();
     let failed = run(&source, "select 1", "k").await.unwrap_err();
     assert_eq!(failed, Failed::Retryable("source `warehouse` is not available: connection refused".into()));
+}
+
+#[tokio::test]
+async fn a_row_that_is_too_large_ends_the_export_at_once() {
+    let (db, mut admin) = database().await;
+    let settings = SourceSettings { max_row_bytes: 1000, ..postgres(db.url()) };
+    let SourceUrl::Postgres(url) = &settings.url else { unreachable!() };
+    let source = PostgresSource::new(&settings, url).unwrap();
+    // Its line break counts.
+    let fits = "select repeat('x', 999) as x from generate_series(1, 3)";
+    assert_eq!(run(&source, fits, "k").await.unwrap().1, 3);
+    // More than the server gathers before it sends any, and then it works on.
+    let large = "select repeat('x', case n when 3 then 1000 else 900 end), case n when 100 then pg_sleep(600) end \
+                 from generate_series(1, 100) as n";
+    let cause = "row 3 of dataset `positions` is larger than limits.max_row_bytes (1000 bytes)";
+    assert_eq!(run(&source, large, "k").await, Err(Failed::Fatal(cause.into())));
+    until_none(&mut admin, "outhaul:test:source:warehouse:0").await;
 }

@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use outhaul::Failed;
 use outhaul_core::progress::Total;
 use outhaul_export::format::csv::Csv;
+use outhaul_export::settings::{SourceSettings, SourceUrl};
 use outhaul_export::source::params::Template;
 use outhaul_export::source::{Count, Dialect, Query, Source as _, SqliteSource};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -176,4 +177,22 @@ async fn a_count_without_end_is_given_up_or_stopped() {
     let dropped = tokio::time::timeout(Duration::from_millis(20), source.stream(&query, never(), &mut kept));
     assert!(dropped.await.is_err() && !kept.begun, "still counting");
     admin.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_row_that_is_too_large_ends_the_export_at_once() {
+    let (folder, _, _admin) = database("create table t (n int)").await;
+    let settings = SourceSettings { max_row_bytes: 1000, ..sqlite(folder.path().join("source.db")) };
+    let SourceUrl::Sqlite(path) = &settings.url else { unreachable!() };
+    let source = SqliteSource::new(&settings, path);
+    let numbers = "with recursive s(n) as (select 1 union all select n + 1 from s where n < 5) ";
+    // Its line break counts.
+    let fits = format!("{numbers} select printf('%.*c', 999, 'x') as x from s");
+    assert_eq!(run(&source, &fits, "k").await.unwrap().1, 5);
+    let cause = "row 3 of dataset `positions` is larger than limits.max_row_bytes (1000 bytes)";
+    for value in ["printf('%.*c', 1001, 'x')", "zeroblob(1001)", "printf('%.*c', 999, '\"')", "zeroblob(999)"]
+    {
+        let large = format!("{numbers} select case n when 3 then {value} end as x from s");
+        assert_eq!(run(&source, &large, "k").await, Err(Failed::Fatal(cause.into())), "{value}");
+    }
 }

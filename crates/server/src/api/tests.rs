@@ -23,6 +23,7 @@ fn settings() -> ExportSettings {
         max_concurrent: 2,
         statement_timeout: Duration::from_secs(60),
         stall_timeout: Duration::from_secs(60),
+        max_row_bytes: 64 << 20,
     };
     let dataset = DatasetSettings {
         name: "positions".into(),

@@ -23,6 +23,7 @@ const RESERVED: &str = "reports";
 
 pub(super) fn sources(
     raw: BTreeMap<String, raw::Source>,
+    max_row_bytes: usize,
     secrets: &Secrets<'_>,
     reader: &mut Reader<'_>,
 ) -> BTreeMap<String, SourceSettings> {
@@ -65,6 +66,7 @@ pub(super) fn sources(
             max_concurrent: source.max_concurrent,
             statement_timeout: source.statement_timeout.0,
             stall_timeout: source.stall_timeout.0,
+            max_row_bytes,
         };
         sources.insert(name, settings);
     }

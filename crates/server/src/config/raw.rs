@@ -261,6 +261,7 @@ pub(super) struct Backoff {
 pub(super) struct Limits {
     pub(super) max_chunks_per_job: usize,
     pub(super) max_body_bytes: usize,
+    pub(super) max_row_bytes: usize,
     pub(super) request_timeout: Span,
     pub(super) min_schedule_interval: Span,
     pub(super) requests_per_second: Option<u32>,
@@ -273,6 +274,7 @@ impl Default for Limits {
         Self {
             max_chunks_per_job: 10_000,
             max_body_bytes: 2_097_152,
+            max_row_bytes: 64 << 20,
             request_timeout: Span(Duration::from_secs(30)),
             min_schedule_interval: Span(Duration::from_secs(60)),
             requests_per_second: None,

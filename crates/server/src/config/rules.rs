@@ -74,6 +74,7 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
     });
     let database = judge_database(database, &data_dir, &secrets, reader.problems);
     let worker = judge_worker(&worker, reader.problems);
+    let max_row_bytes = limits.max_row_bytes;
     let limits = judge_limits(&limits, reader.problems);
     if retention.files != "never" {
         let message = "only \"never\" is available: files are kept until someone removes them";
@@ -95,7 +96,7 @@ pub(super) fn judge(mut table: Table, folder: &Path, load: &Load, mut reader: Re
     let retry = exports::retry_policy("retry", retry, &RetryPolicy::default(), &mut reader);
     // Datasets are checked against all named sources, so that a broken source is reported once.
     let source_names: Vec<String> = sources.keys().cloned().collect();
-    let sources = exports::sources(sources, &secrets, &mut reader);
+    let sources = exports::sources(sources, max_row_bytes, &secrets, &mut reader);
     let datasets = exports::datasets(datasets, &source_names, &sources, &retry, &auth, &mut reader);
     let storage = storage::judge(files, &data_dir, &secrets, reader.problems);
     let job_types = job_types::job_types(job_types, &secrets, &retry, &mut reader);
@@ -261,6 +262,9 @@ fn judge_limits(raw: &raw::Limits, problems: &mut Problems) -> Limits {
     }
     if raw.max_body_bytes == 0 {
         problems.add("limits.max_body_bytes", "must be at least 1");
+    }
+    if raw.max_row_bytes == 0 {
+        problems.add("limits.max_row_bytes", "must be at least 1");
     }
     if raw.request_timeout.0.is_zero() {
         problems.add("limits.request_timeout", "must be longer than nothing, such as \"30s\"");

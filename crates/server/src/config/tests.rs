@@ -81,6 +81,7 @@ fn the_example_of_the_design_is_understood() {
         [limits]
         max_chunks_per_job = 10000
         max_body_bytes = 2097152
+        max_row_bytes = 67108864
         [reuse]
         window_days = 7
         [idempotency]

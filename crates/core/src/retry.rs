@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// No wait is longer: databases have a last day.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(365 * 86_400);
+
 /// How long to wait before attempt n + 1.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Backoff {
@@ -68,10 +71,10 @@ impl RetryPolicy {
 }
 
 impl Backoff {
-    /// The wait after attempt `attempt`.
+    /// The wait after attempt `attempt`, at most [`LONGEST_WAIT`].
     pub fn wait(&self, attempt: u32, random: f64) -> Duration {
         let attempt = attempt.max(1);
-        match *self {
+        let wait = match *self {
             Self::Fixed { base } => base,
             Self::Linear { base, max } => base.saturating_mul(attempt).min(max),
             Self::Exponential { base, max, jitter } => {
@@ -79,7 +82,8 @@ impl Backoff {
                 let wait = base.saturating_mul(factor).min(max);
                 if jitter { wait.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0) } else { wait }
             }
-        }
+        };
+        wait.min(LONGEST_WAIT)
     }
 }
 
@@ -91,6 +95,13 @@ mod tests {
 
     fn waits(backoff: Backoff) -> Vec<u64> {
         (1..=6).map(|attempt| backoff.wait(attempt, 1.0).as_secs()).collect()
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_a_database_can_add() {
+        let base = Duration::from_secs(999_999_999 * 86_400);
+        assert_eq!(Backoff::Fixed { base }.wait(1, 1.0), LONGEST_WAIT);
+        assert_eq!(Backoff::Linear { base, max: Duration::MAX }.wait(9, 1.0), LONGEST_WAIT);
     }
 
     #[test]

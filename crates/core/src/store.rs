@@ -535,8 +535,14 @@ pub trait Store: Send + Sync {
     /// Queues what became eligible, holds and cancels what must not start, settles ended jobs.
     async fn chunks_stage(&self, limit: u32) -> StoreResult<Staged>;
 
-    /// RUNNING chunks whose lease ran out.
-    async fn chunks_expired(&self, limit: u32) -> StoreResult<Vec<ExpiredChunk>>;
+    /// RUNNING chunks whose lease ran out: those of the `known` job types, and those of any other whose lease
+    /// ran out longer ago than `abandoned`. What nobody here may judge takes no place of the `limit`.
+    async fn chunks_expired(
+        &self,
+        known: &[String],
+        abandoned: Duration,
+        limit: u32,
+    ) -> StoreResult<Vec<ExpiredChunk>>;
 
     /// Corrects counts of unfinished jobs that have not moved for `quiet`; returns how many were wrong.
     async fn counts_repair(&self, quiet: Duration, limit: u32) -> StoreResult<u64>;

@@ -141,7 +141,7 @@ verbs! {
     outbox_delete(ids: &[i64]) -> ();
     delivery_lag() -> DeliveryLag;
     chunks_stage(limit: u32) -> Staged;
-    chunks_expired(limit: u32) -> Vec<ExpiredChunk>;
+    chunks_expired(known: &[String], abandoned: Duration, limit: u32) -> Vec<ExpiredChunk>;
     counts_repair(quiet: Duration, limit: u32) -> u64;
     jobs_prune(keep: Duration, limit: u32) -> u64;
     schedule_put(schedule: &NewSchedule) -> Put;

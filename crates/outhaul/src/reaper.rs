@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul_core::retry::Verdict;
-use outhaul_core::store::{Store, StoreResult};
-use outhaul_core::worker::{ExpiredChunk, Failure};
-use tracing::warn;
+use outhaul_core::store::{Store, StoreError, StoreResult};
+use outhaul_core::worker::{ExpiredChunk, Failure, Settled};
+use tracing::{error, warn};
 
 use crate::duty::{Duty, Next};
 use crate::registry::Registry;
@@ -25,22 +25,43 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    /// What becomes of the attempt; `None`: it is for a process that knows the job type to say.
-    fn judge(&self, chunk: &ExpiredChunk) -> Option<Failure> {
+    /// What becomes of the attempt.
+    fn judge(&self, chunk: &ExpiredChunk) -> Failure {
         let verdict = match self.registry.get(&chunk.job_type) {
             Some(handler) => {
                 handler.retry(chunk.dataset.as_deref()).judge(chunk.attempt, false, rand::random())
             }
             // Nobody who knows it seems to be left: it waits for one, and nobody here may call it dead.
-            None if chunk.overdue > self.lease * ABANDONED => Verdict::Retry(self.lease),
-            None => return None,
+            None => Verdict::Retry(self.lease),
         };
         let retry_in = match verdict {
             Verdict::Retry(wait) => Some(wait),
             Verdict::Dead => None,
         };
         let cause = "the worker stopped responding (lease ran out)".to_owned();
-        Some(Failure { lease: chunk.lease, expired: true, retry_in, cause, step: None })
+        Failure { lease: chunk.lease, expired: true, retry_in, cause, step: None }
+    }
+
+    /// Records the failures. One that the store refuses keeps none of the others from being recorded.
+    async fn fail(&self, failures: &[Failure]) -> StoreResult<Vec<Settled>> {
+        match self.store.chunks_fail(failures).await {
+            Err(StoreError::Refused(error)) if failures.len() > 1 => {
+                warn!(%error, "a batch of expired leases was refused: recording them one by one");
+            }
+            answer => return answer,
+        }
+        let mut settled = Vec::new();
+        for failure in failures {
+            match self.store.chunks_fail(std::slice::from_ref(failure)).await {
+                Ok(one) => settled.extend(one),
+                Err(StoreError::Refused(error)) => {
+                    let chunk = failure.lease;
+                    error!(%chunk, %error, "the end of the expired attempt {chunk} was refused: {error}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(settled)
     }
 }
 
@@ -53,19 +74,19 @@ impl Duty for Reaper {
     }
 
     async fn run_once(&self) -> StoreResult<Next> {
-        let expired = self.store.chunks_expired(BATCH).await?;
+        let known: Vec<String> =
+            self.registry.handlers().map(|handler| handler.job_type().to_owned()).collect();
+        let abandoned = self.lease.saturating_mul(ABANDONED);
+        let expired = self.store.chunks_expired(&known, abandoned, BATCH).await?;
         if expired.is_empty() {
             return Ok(Next::Later);
         }
-        let failures: Vec<Failure> = expired.iter().filter_map(|chunk| self.judge(chunk)).collect();
-        if failures.is_empty() {
-            return Ok(Next::Later);
-        }
-        let settled = self.store.chunks_fail(&failures).await?;
+        let failures: Vec<Failure> = expired.iter().map(|chunk| self.judge(chunk)).collect();
+        let settled = self.fail(&failures).await?;
         for settled in &settled {
             warn!(chunk = %settled.lease, state = %settled.state, "a lease ran out: the attempt is over");
         }
-        // A full batch of which nothing moved belongs to others; do not spin on it.
+        // A full batch of which nothing moved was renewed or refused; do not spin on it.
         let more = expired.len() >= BATCH as usize && !settled.is_empty();
         Ok(if more { Next::AtOnce } else { Next::Later })
     }

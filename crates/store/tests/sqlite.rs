@@ -358,12 +358,12 @@ async fn what_a_previous_process_was_running_has_expired() {
     store.job_submit(job(1, 2)).await.unwrap();
     let before = claim(&store, worker, queue, 1).await;
     assert_eq!(store.slots_take(worker, queue, 9).await.unwrap().len(), 2);
-    assert_eq!(store.chunks_expired(10).await.unwrap(), []);
+    assert_eq!(store.chunks_expired(&[], Duration::ZERO, 10).await.unwrap(), []);
     drop(store);
 
     let store = database.open().await.unwrap();
     let (worker, queue) = prepare(&store).await;
-    let expired = store.chunks_expired(10).await.unwrap();
+    let expired = store.chunks_expired(&[], Duration::ZERO, 10).await.unwrap();
     assert_eq!(expired.iter().map(|chunk| chunk.lease).collect::<Vec<_>>(), [before[0].lease]);
     assert_eq!(store.slots_take(worker, queue, 9).await.unwrap().len(), 2, "slots are free again");
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use outhaul_core::identity::{DEPARTMENT, SUBJECT};
-use outhaul_core::retry::{Backoff, RetryPolicy};
+use outhaul_core::retry::{Backoff, LONGEST_WAIT, RetryPolicy};
 use outhaul_export::settings::{
     DatasetSettings, ExportSettings, QuerySettings, ScopeSettings, SourceSettings, SourceUrl,
 };
@@ -227,6 +227,11 @@ fn backoff(path: &str, table: Table, reader: &mut Reader<'_>) -> Backoff {
     let written = raw.max.map(|max| max.0);
     if written.is_some_and(|max| max < base) {
         reader.problems.add(format!("{path}.max"), "must not be shorter than base");
+    }
+    for (name, wait) in [("base", Some(base)), ("max", written)] {
+        if wait.is_some_and(|wait| wait > LONGEST_WAIT) {
+            reader.problems.add(format!("{path}.{name}"), "must be at most \"365d\"");
+        }
     }
     let max = written.unwrap_or(max.max(base));
     match kind {

@@ -446,6 +446,27 @@ fn three_jobs_a_poll_every_second_and_linear_waits_are_a_matter_of_configuration
 }
 
 #[test]
+fn no_wait_before_another_attempt_is_longer_than_a_year() {
+    let text = "[retry]\nbackoff = { base = \"999999999d\", max = \"999999999d\" }\n\
+                [sources.s]\nurl = \"sqlite:s.db\"\n[datasets.d]\nsource = \"s\"\nquery = \"select 1\"\n\
+                retry = { backoff = { kind = \"fixed\", base = \"366d\" } }\n\
+                [job_types.MAIL]\nsteps = [{ name = \"a\", http = \"http://mailer/a\" }]\n\
+                retry = { backoff = { base = \"1s\", max = \"366d\" } }";
+    let problems = load(text, []).unwrap_err();
+    let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    for path in [
+        "retry.backoff.base",
+        "retry.backoff.max",
+        "datasets.d.retry.backoff.base",
+        "job_types.MAIL.retry.backoff.max",
+    ] {
+        assert!(paths.contains(&path), "{problems}");
+    }
+    assert!(problems.to_string().contains("must be at most \"365d\""), "{problems}");
+    load("[retry]\nbackoff = { kind = \"fixed\", base = \"365d\" }", []).unwrap();
+}
+
+#[test]
 fn a_count_query_is_checked_as_the_query_is() {
     let dataset = |count: &str| {
         format!(

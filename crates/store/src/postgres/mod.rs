@@ -390,8 +390,13 @@ impl Store for PostgresStore {
         self.bounded(|| self.stage(limit)).await
     }
 
-    async fn chunks_expired(&self, limit: u32) -> StoreResult<Vec<ExpiredChunk>> {
-        self.bounded(|| self.expired(limit)).await
+    async fn chunks_expired(
+        &self,
+        known: &[String],
+        abandoned: Duration,
+        limit: u32,
+    ) -> StoreResult<Vec<ExpiredChunk>> {
+        self.bounded(|| self.expired(known, abandoned, limit)).await
     }
 
     async fn counts_repair(&self, quiet: Duration, limit: u32) -> StoreResult<u64> {

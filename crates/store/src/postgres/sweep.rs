@@ -80,8 +80,15 @@ impl PostgresStore {
         Ok(((waits + dead).unsigned_abs(), queued.rows_affected()))
     }
 
-    pub(super) async fn expired(&self, limit: u32) -> StoreResult<Vec<ExpiredChunk>> {
+    pub(super) async fn expired(
+        &self,
+        known: &[String],
+        abandoned: Duration,
+        limit: u32,
+    ) -> StoreResult<Vec<ExpiredChunk>> {
         let rows: Vec<ExpiredRow> = sqlx::query_as(include_str!("sql/chunks_expired.sql"))
+            .bind(known)
+            .bind(interval(abandoned))
             .bind(i64::from(limit))
             .fetch_all(&self.pool())
             .await

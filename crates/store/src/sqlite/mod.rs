@@ -406,8 +406,13 @@ impl Store for SqliteStore {
         sweep::stage(self, limit).await
     }
 
-    async fn chunks_expired(&self, limit: u32) -> StoreResult<Vec<ExpiredChunk>> {
-        sweep::expired(self, limit).await
+    async fn chunks_expired(
+        &self,
+        known: &[String],
+        abandoned: Duration,
+        limit: u32,
+    ) -> StoreResult<Vec<ExpiredChunk>> {
+        sweep::expired(self, known, abandoned, limit).await
     }
 
     async fn counts_repair(&self, quiet: Duration, limit: u32) -> StoreResult<u64> {

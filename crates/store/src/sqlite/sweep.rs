@@ -8,7 +8,7 @@ use outhaul_core::store::{Staged, StoreResult};
 use outhaul_core::worker::ExpiredChunk;
 
 use super::SqliteStore;
-use super::convert::{json, lease, now};
+use super::convert::{json, lease, micros, now};
 use super::counts::{self, Change};
 use super::dependency;
 use super::history::{Waiting, append_moves, ids};
@@ -112,10 +112,18 @@ async fn settle(write: &mut Write, limit: u32) -> StoreResult<u64> {
     Ok(done.rows_affected())
 }
 
-pub(super) async fn expired(store: &SqliteStore, limit: u32) -> StoreResult<Vec<ExpiredChunk>> {
+pub(super) async fn expired(
+    store: &SqliteStore,
+    known: &[String],
+    abandoned: Duration,
+    limit: u32,
+) -> StoreResult<Vec<ExpiredChunk>> {
     type Row = (i64, i64, u32, String, Option<String>, bool, i64);
+    let now = now();
     let rows: Vec<Row> = sqlx::query_as(include_str!("sql/chunks_expired.sql"))
-        .bind(now())
+        .bind(now)
+        .bind(json(known))
+        .bind(now.saturating_sub(micros(abandoned)))
         .bind(limit)
         .fetch_all(store.reader())
         .await

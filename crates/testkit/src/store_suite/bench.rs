@@ -152,7 +152,7 @@ impl Bench {
     /// Waits until so many leases ran out.
     pub(super) async fn expired(&self, count: usize) -> Vec<ExpiredChunk> {
         let look = || async {
-            let found = self.store.chunks_expired(10_000).await.expect("chunks_expired");
+            let found = self.store.chunks_expired(&[], Duration::ZERO, 10_000).await.expect("chunks_expired");
             (found.len() >= count).then_some(found)
         };
         eventually("leases run out", look).await

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use outhaul_core::file::{FileBegun, Upload};
 use outhaul_core::id::Lease;
+use outhaul_core::job::{EXPORT, NewJob};
 use outhaul_core::reuse::Reuse;
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::Store;
@@ -28,7 +29,7 @@ pub(super) async fn a_heartbeat_moves_the_lease_on(kit: Kit) {
         (bench.probe.number(&sql).await > before).then_some(())
     })
     .await;
-    assert_eq!(bench.store.chunks_expired(10).await.expect("chunks_expired"), []);
+    assert_eq!(bench.store.chunks_expired(&[], Duration::ZERO, 10).await.expect("chunks_expired"), []);
 }
 
 /// Every verb a worker writes with, under a lease that another claim has replaced.
@@ -86,7 +87,7 @@ pub(super) async fn only_a_lease_that_ran_out_expires(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     let (id, chunks) = bench.running(1).await;
     let lease = chunks[0].lease;
-    assert_eq!(bench.store.chunks_expired(10).await.expect("chunks_expired"), []);
+    assert_eq!(bench.store.chunks_expired(&[], Duration::ZERO, 10).await.expect("chunks_expired"), []);
     assert_eq!(bench.store.chunks_fail(&[lost(lease, None)]).await.expect("chunks_fail"), [], "it is held");
     assert_eq!(bench.states(&id).await, [ChunkState::Running]);
 
@@ -108,6 +109,23 @@ pub(super) async fn only_a_lease_that_ran_out_expires(kit: Kit) {
         Some("Chunk failed after retries: key=K00001 date=2025-03-15: the worker stopped answering")
     );
     bench.counts_hold().await;
+}
+
+pub(super) async fn expired_chunks_that_nobody_may_judge_hide_no_others(kit: Kit) {
+    let bench = kit.bench(SHORT_LEASE).await;
+    let strange = NewJob { job_type: "STRANGE".to_owned(), dataset: None, ..job(3) };
+    let (_, strange) = bench.running_of(strange).await;
+    let (_, known) = bench.running(1).await;
+    bench.expired(4).await;
+    let expired = async |known: &[&str], abandoned, limit| {
+        let known: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
+        let found = bench.store.chunks_expired(&known, abandoned, limit).await.expect("chunks_expired");
+        found.into_iter().map(|chunk| chunk.lease).collect::<Vec<Lease>>()
+    };
+    assert_eq!(expired(&[EXPORT, "OTHER"], LONG, 1).await, [known[0].lease]);
+    assert_eq!(expired(&["STRANGE"], LONG, 10).await, strange.iter().map(|c| c.lease).collect::<Vec<_>>());
+    assert_eq!(expired(&[], LONG, 10).await, []);
+    assert_eq!(expired(&[EXPORT], Duration::ZERO, 10).await.len(), 4, "abandoned ones are anybody's");
 }
 
 pub(super) async fn lost_leases_are_counted_in_a_row(kit: Kit) {

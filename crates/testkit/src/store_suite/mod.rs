@@ -218,6 +218,7 @@ fn all() -> Vec<Case<Kit>> {
         leases::a_heartbeat_moves_the_lease_on,
         leases::a_stale_fence_is_refused_by_every_verb,
         leases::only_a_lease_that_ran_out_expires,
+        leases::expired_chunks_that_nobody_may_judge_hide_no_others,
         leases::lost_leases_are_counted_in_a_row,
         leases::an_expired_chunk_of_a_cancelled_job_is_cancelled,
         leases::an_expired_lease_may_not_publish,

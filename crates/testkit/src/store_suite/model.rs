@@ -331,7 +331,7 @@ impl Walk {
         let failed = async |failure| !store.chunks_fail(&[failure]).await.expect("chunks_fail").is_empty();
         if matches!(event, Event::ExpireRetryable | Event::ExpireFinal) && state == ChunkState::Running {
             eventually("the lease runs out", || async {
-                let expired = store.chunks_expired(1000).await.expect("chunks_expired");
+                let expired = store.chunks_expired(&[], Duration::ZERO, 1000).await.expect("chunks_expired");
                 expired.iter().any(|found| found.lease == lease).then_some(())
             })
             .await;

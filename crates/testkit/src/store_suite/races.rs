@@ -74,7 +74,7 @@ pub(super) async fn claim_against_reap(kit: Kit) {
         let store = both(&bench)[n % 2].clone();
         acts.push(Box::pin(async move {
             for _ in 0..30 {
-                let expired = store.chunks_expired(10).await.expect("chunks_expired");
+                let expired = store.chunks_expired(&[], Duration::ZERO, 10).await.expect("chunks_expired");
                 let failures: Vec<Failure> = expired
                     .iter()
                     .map(|found| Failure {

@@ -128,7 +128,7 @@ async fn drain(bench: &Bench, ids: &[JobId]) -> Vec<ChunkId> {
 }
 
 async fn reap(store: &dyn Store, limit: u32) {
-    let expired = store.chunks_expired(limit).await.expect("chunks_expired");
+    let expired = store.chunks_expired(&[], Duration::ZERO, limit).await.expect("chunks_expired");
     let failures: Vec<Failure> = expired
         .iter()
         .map(|found| Failure {

@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -109,7 +109,9 @@ impl Fake {
     }
 
     fn check(&self, verb: &str, leases: &[Lease]) -> StoreResult<()> {
-        match self.fault.lock().unwrap().as_mut().and_then(|fault| fault(verb, leases)) {
+        // Faults may panic.
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        match fault.as_mut().and_then(|fault| fault(verb, leases)) {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -400,7 +402,13 @@ impl Store for Fake {
         }
         Ok(Staged { queued, ..Staged::default() })
     }
-    async fn chunks_expired(&self, _: u32) -> StoreResult<Vec<ExpiredChunk>> {
+    async fn chunks_expired(
+        &self,
+        known: &[String],
+        abandoned: Duration,
+        limit: u32,
+    ) -> StoreResult<Vec<ExpiredChunk>> {
+        self.check("chunks_expired", &[])?;
         let now = Instant::now();
         let rows = self.rows();
         let expired = rows
@@ -416,7 +424,8 @@ impl Store for Fake {
             cancelled: row.job_cancelled,
             overdue: now - row.expires,
         };
-        Ok(expired.map(chunk).collect())
+        let judged = |chunk: &ExpiredChunk| known.contains(&chunk.job_type) || chunk.overdue > abandoned;
+        Ok(expired.map(chunk).filter(judged).take(limit as usize).collect())
     }
     async fn counts_repair(&self, _: Duration, _: u32) -> StoreResult<u64> {
         Ok(0)

@@ -27,6 +27,11 @@ impl LocalLease {
         self.end.fetch_max(micros(end), Ordering::AcqRel);
     }
 
+    /// When it was asked for.
+    pub(crate) fn asked(&self) -> Instant {
+        self.base
+    }
+
     /// How long ago it was asked for.
     pub(crate) fn age(&self) -> Duration {
         self.base.elapsed()

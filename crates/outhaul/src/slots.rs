@@ -107,18 +107,43 @@ impl Slots {
         self.lock().iter().map(|held| held.slot).collect()
     }
 
-    /// Takes in what a heartbeat made at `asked` found, and returns what was lost.
+    /// Takes in what a heartbeat found, and returns what was lost. What it `wanted` was read after `asked`, so
+    /// that a slot that was given back and taken again meanwhile is younger than that, and not lost.
     pub(crate) fn beat(&self, wanted: &[Slot], renewed: &[Slot], asked: Instant) -> Vec<Slot> {
         let mut lost = Vec::new();
         self.lock().retain(|held| {
             if renewed.contains(&held.slot) {
                 held.lease.renewed(asked);
-            } else if wanted.contains(&held.slot) {
+            } else if wanted.contains(&held.slot) && held.lease.asked() < asked {
                 lost.push(held.slot);
                 return false;
             }
             true
         });
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_was_given_back_and_taken_again_during_a_heartbeat_is_not_lost() {
+        let (queue, span) = (QueueId(1), Duration::from_secs(60));
+        let (first, second) = (Slot { queue, number: 0 }, Slot { queue, number: 1 });
+        let at = |second| Instant::now() + Duration::from_secs(second);
+        let slots = Slots::default();
+        slots.add(&[first, second], at(0), span);
+        let (asked, wanted) = (at(10), slots.all());
+        assert_eq!(slots.drain_idle(Duration::ZERO).len(), 2);
+        slots.add(&[first], at(20), span);
+        // The store saw neither: both had been given back.
+        assert_eq!(slots.beat(&wanted, &[], asked), []);
+        assert_eq!(slots.count(queue), (1, 1));
+
+        // One that was held all the time is lost.
+        assert_eq!(slots.beat(&slots.all(), &[], at(30)), [first]);
+        assert_eq!(slots.count(queue), (0, 0));
     }
 }

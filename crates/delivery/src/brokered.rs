@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use outhaul_core::delivery::{Delivery, Message};
 use outhaul_core::id::QueueId;
 use outhaul_core::store::Store;
+use outhaul_core::vitals::Vitals;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -43,20 +44,23 @@ pub struct BrokerDelivery {
     health: Arc<Health>,
     stop: CancellationToken,
     tasks: TaskTracker,
+    vitals: Vitals,
 }
 
 impl BrokerDelivery {
     /// Starts to connect, and returns at once: a broker that is away is waited for. With a `prefetch`
     /// messages are consumed, so many at a time; give it the number of chunks that the worker may run.
-    /// Nothing is announced before [`Delivery::queues_known`]. Needs a running tokio runtime.
+    /// Nothing is announced before [`Delivery::queues_known`]. Its parts are added to those that the process
+    /// lives by. Needs a running tokio runtime.
     pub fn start(
         store: Arc<dyn Store>,
         broker: Arc<dyn Broker>,
         settings: RelaySettings,
         prefetch: Option<u16>,
+        vitals: Vitals,
     ) -> Arc<Self> {
         let hints = DatabaseDelivery::start(store.clone());
-        Self::start_with(Arc::new(store), hints, broker, settings, prefetch)
+        Self::start_with(Arc::new(store), hints, broker, settings, prefetch, vitals)
     }
 
     pub(crate) fn start_with(
@@ -65,6 +69,7 @@ impl BrokerDelivery {
         broker: Arc<dyn Broker>,
         settings: RelaySettings,
         prefetch: Option<u16>,
+        vitals: Vitals,
     ) -> Arc<Self> {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let health = Arc::new(Health::new(prefetch.is_some()));
@@ -72,8 +77,9 @@ impl BrokerDelivery {
         let (queues, known) = watch::channel(Vec::new());
         let wanted = watch::Sender::new(true);
         let (parker, parking) = Parker::new(ledger.clone(), nudges.outbox.clone(), stop.clone());
-        tasks.spawn(parking);
-        tasks.spawn(watch_lag(ledger.clone(), health.clone(), stop.clone()));
+        tasks.spawn(vitals.part("the parker").run(parking));
+        let lag = watch_lag(ledger.clone(), health.clone(), stop.clone());
+        tasks.spawn(vitals.part("the watch of the relays' lag").run(lag));
         let inbox = prefetch.map(|prefetch| {
             let (inbox, acks) = Inbox::new();
             let inbox = Arc::new(inbox);
@@ -88,7 +94,7 @@ impl BrokerDelivery {
                 health: health.clone(),
                 stop: stop.clone(),
             };
-            tasks.spawn(feed.run());
+            tasks.spawn(vitals.part("the feed").run(feed.run()));
             inbox
         });
         let relay = Relay {
@@ -100,9 +106,9 @@ impl BrokerDelivery {
             health: health.clone(),
             stop: stop.clone(),
         };
-        tasks.spawn(relay.run(hints.clone()));
+        tasks.spawn(vitals.part("the relay").run(relay.run(hints.clone())));
         tasks.close();
-        Arc::new(Self { hints, inbox, parker, queues, wanted, nudges, health, stop, tasks })
+        Arc::new(Self { hints, inbox, parker, queues, wanted, nudges, health, stop, tasks, vitals })
     }
 
     /// How it is right now; cheap, for `/readyz`.
@@ -113,6 +119,7 @@ impl BrokerDelivery {
     /// Acknowledges what is done with, closes both connections, and returns after a few seconds at most.
     /// Comes after the stop of the worker, whose chunks hold their messages. May be called more than once.
     pub async fn stop(&self) {
+        self.vitals.stopping();
         self.stop.cancel();
         if tokio::time::timeout(STOPPING, self.tasks.wait()).await.is_err() {
             // Not aborted: a statement must not be cut off half-way.
@@ -165,6 +172,7 @@ impl Delivery for BrokerDelivery {
 
 impl Drop for BrokerDelivery {
     fn drop(&mut self) {
+        self.vitals.stopping();
         self.stop.cancel();
     }
 }

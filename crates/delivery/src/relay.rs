@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use outhaul_core::announcement::Announcement;
 use outhaul_core::delivery::Delivery as _;
+use outhaul_core::fault;
 use outhaul_core::id::{ChunkId, QueueId};
 use outhaul_core::retry::Backoff;
 use outhaul_core::store::StoreError;
@@ -228,6 +229,7 @@ impl Running {
         if taken.is_empty() {
             return Ok(0);
         }
+        fault::point("relay");
         let count = taken.len();
         let messages: Vec<Outgoing> = taken
             .iter()

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use outhaul_core::retry::Backoff;
 use outhaul_core::store::{StoreError, StoreResult};
+use outhaul_core::vitals::Vitals;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -32,9 +33,9 @@ pub(crate) trait Duty: Send + Sync + 'static {
     async fn run_once(&self) -> StoreResult<Next>;
 }
 
-/// Runs a duty until the token is cancelled.
-pub(crate) fn start<D: Duty>(duty: D, stop: CancellationToken) -> JoinHandle<()> {
-    tokio::spawn(async move {
+/// Runs a duty until the token is cancelled, as a part that the process lives by.
+pub(crate) fn start<D: Duty>(duty: D, vitals: &Vitals, stop: CancellationToken) -> JoinHandle<()> {
+    tokio::spawn(vitals.part(D::NAME).run(async move {
         let mut outage = Outage::new(D::NAME);
         while !stop.is_cancelled() {
             let wait = match duty.run_once().await {
@@ -52,7 +53,7 @@ pub(crate) fn start<D: Duty>(duty: D, stop: CancellationToken) -> JoinHandle<()>
                 () = stop.cancelled() => {}
             }
         }
-    })
+    }))
 }
 
 /// The wait, ten per cent more or less, so that processes started together drift apart.

@@ -9,6 +9,7 @@ use outhaul_core::delivery::Delivery;
 use outhaul_core::id::WorkerId;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::store::{Store, StoreError};
+use outhaul_core::vitals::{Broken, Vitals};
 use outhaul_core::worker::NewWorker;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -46,6 +47,7 @@ pub struct Engine {
     stopped: watch::Sender<bool>,
     /// The threads of custom jobs, if there are any.
     jobs: Option<Arc<JobRuntime>>,
+    vitals: Vitals,
 }
 
 /// What has to be waited for.
@@ -55,7 +57,6 @@ struct Parts {
     settings: WorkerSettings,
     /// The claim loop, if this process runs chunks.
     worker: Option<JoinHandle<()>>,
-    /// For messages that arrive after its end.
     /// The sweeps.
     duties: Vec<JoinHandle<()>>,
     recorder: JoinHandle<()>,
@@ -72,22 +73,25 @@ impl Engine {
         registry: Registry,
         settings: EngineSettings,
     ) -> Result<Self, StoreError> {
-        Self::start_with(stores, delivery, registry, settings, None).await
+        Self::start_with(stores, delivery, registry, settings, None, Vitals::default()).await
     }
 
-    /// The same; with a planner, a process of the scheduler role also fires schedules and triggers.
+    /// The same; with a planner, a process of the scheduler role also fires schedules and triggers. The
+    /// parts of the engine are added to those that the process lives by.
     pub async fn start_with(
         stores: Stores,
         delivery: Arc<dyn Delivery>,
         registry: Registry,
         settings: EngineSettings,
         planner: Option<Arc<dyn Planner>>,
+        vitals: Vitals,
     ) -> Result<Self, StoreError> {
         let store = stores.engine.clone();
         let (stop, owned) = (CancellationToken::new(), Arc::new(Owned::new()));
         let queues = sync_queues(&store, &registry).await?;
         let stopped = watch::channel(false).0;
-        let mut engine = Self { owned, worker: None, stop, parts: Mutex::new(None), stopped, jobs: None };
+        let parts = Mutex::new(None);
+        let mut engine = Self { owned, worker: None, stop, parts, stopped, jobs: None, vitals };
         if !settings.worker_role && !settings.scheduler_role {
             return Ok(engine);
         }
@@ -108,10 +112,11 @@ impl Engine {
         });
         let mut parts = engine.start_duties(id, stores, delivery, registry, settings, queues)?;
         if let Some((scheduler, triggers)) = firing {
-            parts.duties.push(duty::start(scheduler, engine.stop.clone()));
-            parts.duties.push(duty::start(triggers, engine.stop.clone()));
+            parts.duties.push(duty::start(scheduler, &engine.vitals, engine.stop.clone()));
+            parts.duties.push(duty::start(triggers, &engine.vitals, engine.stop.clone()));
         }
         engine.parts = Mutex::new(Some(parts));
+        tokio::spawn(watch_over(engine.vitals.clone(), engine.jobs.clone(), engine.stop.clone()));
         Ok(engine)
     }
 
@@ -124,28 +129,29 @@ impl Engine {
         settings: EngineSettings,
         queues: Vec<WorkQueue>,
     ) -> Result<Parts, StoreError> {
-        let (store, owned, stop) = (stores.engine, self.owned.clone(), &self.stop);
+        let (store, owned, stop, vitals) = (stores.engine, self.owned.clone(), &self.stop, &self.vitals);
         let keeper_stop = CancellationToken::new();
         let keeper = Keeper::new(id, stores.keeper, owned.clone(), settings.worker.clone())
-            .start(keeper_stop.clone())
+            .start(vitals.part("the lease keeper"), keeper_stop.clone())
             .map_err(|error| StoreError::Unavailable(format!("no thread for heartbeats: {error}").into()))?;
-        let (recorder, recording) = Recorder::start(store.clone(), delivery.clone(), owned.clone());
+        let part = vitals.part("the recorder");
+        let (recorder, recording) = Recorder::start(store.clone(), delivery.clone(), owned.clone(), part);
 
         let reaper =
             Reaper { store: store.clone(), registry: registry.clone(), lease: settings.worker.lease };
         let mut duties = vec![
-            duty::start(Stager { store: store.clone(), delivery: delivery.clone() }, stop.clone()),
-            duty::start(reaper, stop.clone()),
-            duty::start(Sweeper { store: store.clone(), registry: registry.clone() }, stop.clone()),
+            duty::start(Stager { store: store.clone(), delivery: delivery.clone() }, vitals, stop.clone()),
+            duty::start(reaper, vitals, stop.clone()),
+            duty::start(Sweeper { store: store.clone(), registry: registry.clone() }, vitals, stop.clone()),
         ];
         if settings.scheduler_role {
-            duties.push(duty::start(Repair { store: store.clone() }, stop.clone()));
+            duties.push(duty::start(Repair { store: store.clone() }, vitals, stop.clone()));
             let pruner = Pruner {
                 store: store.clone(),
                 keep: settings.retain_jobs,
                 keep_audit: settings.retain_audit,
             };
-            duties.push(duty::start(pruner, stop.clone()));
+            duties.push(duty::start(pruner, vitals, stop.clone()));
         }
         let worker = settings.worker_role.then(|| {
             let runner = Runner { store: store.clone(), recorder, jobs: self.jobs.clone() };
@@ -160,7 +166,7 @@ impl Engine {
                 runner,
                 named: Named::default(),
             };
-            tokio::spawn(worker.run(stop.clone()))
+            tokio::spawn(vitals.part("the claim loop").run(worker.run(stop.clone())))
         });
         info!(worker = %id, roles = %settings.roles, "worker {id} started");
         let (settings, recorder) = (settings.worker, recording);
@@ -172,14 +178,12 @@ impl Engine {
         self.owned.len()
     }
 
-    /// Waits until so many jobs are *stuck* (stopped, and still holding their threads) that this process
-    /// should be started anew; returns how many. The bound is half of the jobs' threads, of which there are
-    /// `concurrency + 2`. Until then the others go on; a process without jobs in Rust waits for ever.
-    pub async fn wedged(&self) -> usize {
-        match &self.jobs {
-            Some(jobs) => jobs.wedged().await,
-            None => std::future::pending().await,
-        }
+    /// Waits until this process should be started anew, and says why. Either so many jobs are *stuck* (stopped,
+    /// and still holding their threads) that half of the jobs' threads are gone, of which there are
+    /// `concurrency + 2`; until then the others go on. Or a part of the engine has ended by a panic: then
+    /// nothing is claimed any more.
+    pub async fn broken(&self) -> Broken {
+        self.vitals.broken().await
     }
 
     /// The identity of this start of the process, if it runs chunks or sweeps.
@@ -188,11 +192,16 @@ impl Engine {
     }
 
     /// Stops: claims nothing more, lets running chunks go on for `shutdown_grace`, gives back the
-    /// rest, and returns when all of it is recorded. A second call waits for the first.
+    /// rest, and returns when all of it is recorded. A second call waits for the first. Without one of its
+    /// parts the engine gives everything back at once.
     pub async fn stop(&self) {
+        self.vitals.stopping();
         self.stop.cancel();
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(parts) = parts {
+        if let Some(mut parts) = parts {
+            if matches!(self.vitals.look(), Some(Broken::Ended(_))) {
+                parts.settings.shutdown_grace = Duration::ZERO;
+            }
             let (owned, stopped) = (self.owned.clone(), self.stopped.clone());
             // A task of its own: a caller that gives up waiting must not cut off a database call.
             tokio::spawn(async move {
@@ -246,6 +255,21 @@ impl Parts {
     }
 }
 
+/// Says when the process is wedged, and lets nothing more be claimed when one of its parts has ended.
+async fn watch_over(vitals: Vitals, jobs: Option<Arc<JobRuntime>>, stop: CancellationToken) {
+    let wedged = async {
+        match jobs {
+            Some(jobs) => jobs.wedged().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        stuck = wedged => vitals.report(Broken::Wedged(stuck)),
+        broken = vitals.broken() => if matches!(broken, Broken::Ended(_)) { stop.cancel() },
+    }
+}
+
 async fn ended(task: JoinHandle<()>) {
     if let Err(error) = task.await {
         warn!(%error, "a duty had ended by a panic");
@@ -255,6 +279,7 @@ async fn ended(task: JoinHandle<()>) {
 impl Drop for Engine {
     /// Without [`Engine::stop`]: nothing is claimed any more, and leases run out.
     fn drop(&mut self) {
+        self.vitals.stopping();
         self.stop.cancel();
         if let Some(parts) = self.parts.get_mut().unwrap_or_else(PoisonError::into_inner) {
             parts.keeper_stop.cancel();

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use outhaul_core::fault;
 use outhaul_core::id::{Lease, WorkerId};
 use outhaul_core::progress::{Progress, fraction};
 use outhaul_core::store::{Store, StoreResult};
+use outhaul_core::vitals::Part;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -49,9 +51,10 @@ impl Keeper {
     }
 
     /// Starts the thread. It ends after the token was cancelled and no call of it is in flight.
-    pub(crate) fn start(self, stop: CancellationToken) -> std::io::Result<JoinHandle<()>> {
+    pub(crate) fn start(self, part: Part, stop: CancellationToken) -> std::io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("outhaul-keeper".to_owned()).spawn(move || {
+            let _part = part;
             // Four loops in one task: while one waits for the database, the others go on.
             runtime.block_on(async {
                 tokio::join!(self.beats(&stop), self.limits(&stop), self.cancels(&stop), self.reports(&stop))
@@ -78,12 +81,16 @@ impl Keeper {
     pub(crate) async fn beat(&self) -> StoreResult<()> {
         // After a pause of the whole process: what ran out meanwhile is stopped, not revived.
         self.check_limits();
+        // Before the look: what is taken during the call is younger, and the answer says nothing of it.
+        let mut asked = Instant::now();
         let chunks = self.owned.all();
         let mut leases: Vec<Lease> =
             chunks.iter().filter(|chunk| chunk.wants_renewal()).map(|chunk| chunk.lease()).collect();
+        if !leases.is_empty() {
+            fault::point("keeper");
+        }
         let mut slots = self.owned.slots.all();
         for _ in 0..BUSY_TRIES {
-            let asked = Instant::now();
             let beat = self.store.chunks_heartbeat(self.id, &leases, &slots).await?;
             self.owned.renewed(&beat.renewed, asked);
             let known: HashSet<_> = beat.renewed.iter().chain(&beat.skipped).collect();
@@ -99,6 +106,7 @@ impl Keeper {
             }
             (leases, slots) = (beat.skipped, Vec::new());
             tokio::time::sleep(BUSY_WAIT).await;
+            asked = Instant::now();
         }
         Ok(())
     }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outhaul_core::delivery::Delivery;
+use outhaul_core::fault;
 use outhaul_core::file::FileOutcome;
 use outhaul_core::id::Lease;
-use outhaul_core::retry::Verdict;
+use outhaul_core::retry::{LONGEST_WAIT, Verdict};
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::{Store, StoreError, StoreResult};
+use outhaul_core::vitals::Part;
 use outhaul_core::worker::{ClaimedChunk, Failure, Finish};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -25,6 +27,8 @@ use crate::owned::{Owned, OwnedChunk};
 const BATCH: usize = 500;
 /// When a chunk that may not be given back any more is looked at again.
 const LATER: Duration = Duration::from_secs(1);
+/// Why chunks are lost when the recorder has ended.
+const NOBODY_RECORDS: &str = "the recorder ended, so that nobody records its outcome";
 /// The longest cause that is stored.
 const CAUSE_CHARS: usize = 500;
 
@@ -87,11 +91,16 @@ impl Recorder {
         store: Arc<dyn Store>,
         delivery: Arc<dyn Delivery>,
         owned: Arc<Owned>,
+        part: Part,
     ) -> (Self, JoinHandle<()>) {
         // As many entries as chunks are owned, at most.
-        let (entries, mut waiting) = mpsc::unbounded_channel();
+        let (entries, handed_in) = mpsc::unbounded_channel();
         let flusher = Flusher { store, delivery, owned: owned.clone() };
+        let unrecorded = Unrecorded { owned: owned.clone(), part };
         let task = tokio::spawn(async move {
+            let _unrecorded = unrecorded;
+            // Moved here, and so dropped before: what is handed in later finds out by itself.
+            let mut waiting = handed_in;
             let mut batch = Vec::with_capacity(BATCH);
             while waiting.recv_many(&mut batch, BATCH).await > 0 {
                 flusher.flush(std::mem::take(&mut batch)).await;
@@ -103,8 +112,28 @@ impl Recorder {
     /// Hands in how an attempt ended.
     pub(crate) fn send(&self, chunk: Arc<OwnedChunk>, write: Write) {
         self.owned.ended(&chunk, matches!(write, Write::Finish { .. }));
-        if self.entries.send(Entry { chunk, write }).is_err() {
-            error!("an outcome came after the recorder ended; its lease will run out");
+        if let Err(mpsc::error::SendError(entry)) = self.entries.send(Entry { chunk, write }) {
+            entry.chunk.lose(NOBODY_RECORDS);
+            self.owned.remove(entry.chunk.lease());
+        }
+    }
+}
+
+/// Held by the task. At its end nobody records what ends from now on, or what it held: these chunks lose their
+/// leases, and others run them again. In a stop there are none left.
+struct Unrecorded {
+    owned: Arc<Owned>,
+    #[expect(dead_code, reason = "held for its end, which comes last")]
+    part: Part,
+}
+
+impl Drop for Unrecorded {
+    fn drop(&mut self) {
+        for chunk in self.owned.all() {
+            chunk.lose(NOBODY_RECORDS);
+            if chunk.is_recording() {
+                self.owned.remove(chunk.lease());
+            }
         }
     }
 }
@@ -117,6 +146,7 @@ struct Flusher {
 
 impl Flusher {
     async fn flush(&self, batch: Vec<Entry>) {
+        fault::point("recorder");
         let (mut finishes, mut failures, mut cancels, mut returns) = (vec![], vec![], vec![], vec![]);
         for mut entry in batch {
             if matches!(entry.write, Write::Unexplained) {
@@ -307,7 +337,7 @@ fn failure(entry: &Entry) -> Option<Failure> {
     let Write::Fail { cause, fatal } = &entry.write else { return None };
     let chunk = &entry.chunk.chunk;
     let retry_in = match entry.chunk.retry().judge(chunk.attempt, *fatal, rand::random()) {
-        Verdict::Retry(wait) => Some(wait.max(cause.retry_in.unwrap_or_default())),
+        Verdict::Retry(wait) => Some(wait.max(cause.retry_in.unwrap_or_default()).min(LONGEST_WAIT)),
         Verdict::Dead => None,
     };
     let (step, cause) = (cause.step.clone(), clean(&cause.text));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul_core::delivery::Delivery;
+use outhaul_core::fault;
 use outhaul_core::store::{Store, StoreResult};
 
 use crate::duty::{Duty, Next};
@@ -29,6 +30,7 @@ impl Duty for Stager {
     async fn run_once(&self) -> StoreResult<Next> {
         let staged = self.store.chunks_stage(BATCH).await?;
         if staged.queued > 0 {
+            fault::point("stager");
             self.delivery.announce();
         }
         let most =

@@ -14,6 +14,7 @@ use axum::Router;
 use outhaul::schedule::Scheduler;
 use outhaul::{Engine, Instrumented, Planner, Registry, Stores};
 use outhaul_core::store::{Store, StoreError};
+use outhaul_core::vitals::{Broken, Vitals};
 use outhaul_delivery::broker::BrokerError;
 use outhaul_export::source::RowSecurityProblem;
 use outhaul_export::storage::{Storage, StorageError};
@@ -107,6 +108,8 @@ pub struct Running {
     links: Links,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
+    /// The parts that this process lives by.
+    vitals: Vitals,
 }
 
 impl Running {
@@ -120,10 +123,15 @@ impl Running {
         self.health_addr
     }
 
+    /// Starts a part that ends with the process, and not before.
+    fn add(&mut self, name: &'static str, part: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.push(tokio::spawn(self.vitals.part(name).run(part)));
+    }
+
     /// Answers on this port until the process stops.
     fn answer(&mut self, (listener, addr): (TcpListener, SocketAddr), router: Router) -> SocketAddr {
         let answering = listen::answer(listener, router, Bounds::default(), self.stop.clone());
-        self.tasks.push(tokio::spawn(answering));
+        self.add("the listener", answering);
         tracing::info!(%addr, "serve.listening on http://{addr}");
         addr
     }
@@ -131,6 +139,7 @@ impl Running {
     /// Stops: no new requests, open ones are finished, running chunks are given back. The broker last: what
     /// was recorded on the way is acknowledged.
     pub async fn stop(self) {
+        self.vitals.stopping();
         self.stop.cancel();
         let requests = async {
             for task in self.tasks {
@@ -246,7 +255,7 @@ fn callers(
     let Some(jwt) = auth.jwt() else { return Ok(Arc::new(Anyone { local: listen.ip().is_loopback() })) };
     let tokens = Arc::new(Tokens::new(jwt.clone())?);
     let (fresh, stop) = (tokens.clone(), running.stop.clone());
-    running.tasks.push(tokio::spawn(async move { fresh.keep_fresh(stop).await }));
+    running.add("the renewal of the keys of tokens", async move { fresh.keep_fresh(stop).await });
     Ok(tokens)
 }
 
@@ -277,10 +286,12 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
         let configured = configured::judge(&config, &planner).map_err(StartError::Configuration)?;
         configured::keep(&configured, stores.engine.as_ref()).await?;
     }
-    let links = Links::start(&config, roles, broker, stores.engine.clone());
+    let vitals = Vitals::default();
+    let links = Links::start(&config, roles, broker, stores.engine.clone(), vitals.clone());
     let (delivery, settings) = (links.delivery(), config.engine(roles));
     let firing: Option<Arc<dyn Planner>> = Some(planner.clone());
-    let engine = Engine::start_with(stores.clone(), delivery.clone(), registry.clone(), settings, firing);
+    let (given, known, watched) = (stores.clone(), registry.clone(), vitals.clone());
+    let engine = Engine::start_with(given, delivery.clone(), known, settings, firing, watched);
     let engine = match engine.await {
         Ok(engine) => engine,
         Err(error) => {
@@ -289,15 +300,17 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
         }
     };
     let (stop, broker) = (CancellationToken::new(), links.health(&config, roles));
-    let mut running = Running { addr: None, health_addr: None, engine, links, stop, tasks: Vec::new() };
+    let tasks = Vec::new();
+    let mut running = Running { addr: None, health_addr: None, engine, links, stop, tasks, vitals };
     if let Some(handle) = metrics.clone() {
         let stop = running.stop.clone();
-        running.tasks.push(tokio::spawn(async move {
+        running.add("the upkeep of metrics", async move {
             stop.run_until_cancelled(metrics::keep_up(handle)).await;
-        }));
+        });
     }
     let Some(listener) = listener else { return Ok(running) };
-    let health = Health::new(stores.api.clone(), storage.clone(), broker, metrics);
+    let health =
+        Health::new(stores.api.clone(), storage.clone(), broker, metrics).with_vitals(running.vitals.clone());
     if !roles.api {
         let router = api::health_router(Arc::new(health), config.limits.request_timeout);
         running.health_addr = Some(running.answer(listener, router));
@@ -312,7 +325,7 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
         }
     };
     let watch = Watch::new(stores.api.clone(), registry.clone(), running.stop.clone());
-    running.tasks.push(tokio::spawn(watch.clone().run()));
+    running.add("the watch of jobs", watch.clone().run());
     let state = AppState {
         scheduler: Scheduler::new(stores.api.clone(), planner.clone(), delivery.clone()),
         terms: Arc::new(planner.terms()),
@@ -338,24 +351,20 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
 pub enum Ended {
     /// A signal asked for it.
     Asked,
-    /// So many jobs hold threads and do not give them back: only a new process has threads again.
-    Wedged(usize),
+    /// It can no longer do its work, and should be started anew.
+    Broken(Broken),
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Asked => f.write_str("asked to end"),
-            Self::Wedged(jobs) => write!(
-                f,
-                "{jobs} jobs block their threads and do not stop when told to (the log names them); this \
-                 process ends, and its supervisor should start it again"
-            ),
+            Self::Broken(broken) => broken.fmt(f),
         }
     }
 }
 
-/// Runs until SIGTERM or SIGINT, or until handlers hold too many threads, then stops; a second signal
+/// Runs until SIGTERM or SIGINT, or until the process can no longer do its work, then stops; a second signal
 /// ends the process at once.
 pub async fn run(config: Config, roles: Roles, registry: Registry) -> Result<Ended, StartErrors> {
     let mut signals = Signals::new();
@@ -399,18 +408,27 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal or a wedged process, then stops; a second signal ends the process at once.
+    /// Waits for a signal or a broken process, then stops; a second signal ends the process at once. A broken
+    /// process first gives back what it owns, and shows meanwhile at `/healthz` what is broken.
     pub async fn wait_then_stop(mut self, running: Running) -> Ended {
         let ended = tokio::select! {
             () = self.next() => Ended::Asked,
-            jobs = running.engine.wedged() => Ended::Wedged(jobs),
+            broken = running.vitals.broken() => Ended::Broken(broken),
         };
-        if ended != Ended::Asked {
-            tracing::error!("serve.wedged: {ended}");
+        match &ended {
+            Ended::Asked => {}
+            Ended::Broken(Broken::Wedged(_)) => tracing::error!("serve.wedged: {ended}"),
+            Ended::Broken(Broken::Ended(_)) => tracing::error!("serve.broken: {ended}"),
         }
         tracing::info!("serve.stopping; a second signal ends the process at once");
+        let stopping = async {
+            if ended != Ended::Asked {
+                running.engine.stop().await;
+            }
+            running.stop().await;
+        };
         tokio::select! {
-            () = running.stop() => tracing::info!("serve.stopped"),
+            () = stopping => tracing::info!("serve.stopped"),
             () = self.next() => {
                 tracing::warn!("serve.ended_at_once; leases of running chunks will run out");
                 std::process::exit(130);

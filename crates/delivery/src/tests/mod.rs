@@ -47,7 +47,14 @@ impl Bench {
         prefetch: Option<u16>,
     ) -> Self {
         let hints = DatabaseDelivery::alone();
-        let delivery = BrokerDelivery::start_with(ledger.clone(), hints, broker.clone(), settings, prefetch);
+        let delivery = BrokerDelivery::start_with(
+            ledger.clone(),
+            hints,
+            broker.clone(),
+            settings,
+            prefetch,
+            Default::default(),
+        );
         delivery.queues_known(&[(QueueId(1), "source:warehouse".to_owned())]);
         Self { broker, ledger, delivery }
     }

@@ -57,7 +57,8 @@ impl UnderTest for Brokered {
     fn start(&self, store: Arc<dyn Store>, wanted: Wanted) -> Process {
         let Wanted { window, expiry, poll_interval, prefetch } = wanted;
         let relay = RelaySettings { window, expiry, poll_interval };
-        let delivery = BrokerDelivery::start(store, broker(self.settings.clone()), relay, prefetch);
+        let delivery =
+            BrokerDelivery::start(store, broker(self.settings.clone()), relay, prefetch, Default::default());
         let stopped = delivery.clone();
         Process { delivery, stopping: Box::new(|| Box::pin(async move { stopped.stop().await })) }
     }

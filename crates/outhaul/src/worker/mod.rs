@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outhaul_core::delivery::{Delivery, Message, NAMES_NOTHING, Receipt};
+use outhaul_core::fault;
 use outhaul_core::id::{QueueId, WorkerId};
 use outhaul_core::state::LOST_LEASES_TO_ISOLATE;
 use outhaul_core::store::{Store, StoreResult};
@@ -140,7 +141,6 @@ impl Worker {
             }
         }
         self.let_all_go().await;
-        self.named.abandon();
     }
 
     /// One look: claims what fits, starts it, and gives back slots that found nothing to do.
@@ -205,6 +205,9 @@ impl Worker {
 
     /// Starts what was claimed; or, if one of it must run alone, gives the rest back and returns that one.
     fn take(&self, claimed: Vec<(ClaimedChunk, Option<Receipt>)>, asked: Instant) -> Option<Arc<OwnedChunk>> {
+        if !claimed.is_empty() {
+            fault::point("claims");
+        }
         let alone = claimed.iter().position(|(chunk, _)| chunk.lost >= LOST_LEASES_TO_ISOLATE);
         let mut isolated = None;
         for (place, (chunk, receipt)) in claimed.into_iter().enumerate() {

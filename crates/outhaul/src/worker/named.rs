@@ -37,13 +37,16 @@ pub(crate) struct Named {
     strange: HashSet<QueueId>,
 }
 
-impl Named {
-    /// The process stops, and the store did not hear of these: the broker hands them to others.
-    pub(super) fn abandon(&mut self) {
+impl Drop for Named {
+    /// The process stops, or its claim loop panicked, and the store did not hear of these: the broker hands
+    /// them to others.
+    fn drop(&mut self) {
         self.inbox.drain(..).for_each(|message| message.receipt.abandon());
         self.later.abandon();
     }
+}
 
+impl Named {
     /// Keeps messages that the store could not be asked about, for the next look.
     pub(super) fn keep(&mut self, messages: Vec<Message>) {
         self.inbox.extend(messages);

@@ -20,6 +20,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use outhaul_core::clock;
 use outhaul_core::queue::QueueRow;
 use outhaul_core::store::Store;
+use outhaul_core::vitals::Vitals;
 use outhaul_export::storage::Storage;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -39,6 +40,7 @@ pub struct Health {
     broker: Option<BrokerHealth>,
     metrics: Option<PrometheusHandle>,
     queues: Recent<Vec<QueueRow>>,
+    vitals: Vitals,
 }
 
 impl Health {
@@ -49,7 +51,14 @@ impl Health {
         broker: Option<BrokerHealth>,
         metrics: Option<PrometheusHandle>,
     ) -> Self {
-        Self { store, storage, callers: None, broker, metrics, queues: Recent::default() }
+        let (queues, vitals) = (Recent::default(), Vitals::default());
+        Self { store, storage, callers: None, broker, metrics, queues, vitals }
+    }
+
+    /// It is alive only as long as these parts are.
+    #[must_use]
+    pub fn with_vitals(self, vitals: Vitals) -> Self {
+        Self { vitals, ..self }
     }
 
     /// It also has to tell callers apart.
@@ -93,13 +102,20 @@ pub(super) struct ReadyView {
     delivery: Option<DeliveryView>,
 }
 
-/// Says that the process is alive.
+/// Says that the process is alive, and whole: a process of which a part has ended gives its work back and ends.
 #[utoipa::path(
     get, path = "/healthz", tag = "operations", operation_id = "health",
-    responses((status = 200, description = "The process is alive", body = HealthView))
+    responses(
+        (status = 200, description = "The process is alive", body = HealthView),
+        (status = 503, description = "A part of the process has ended, and it should be started anew; `detail` names \
+            what", body = ProblemBody, content_type = "application/problem+json"),
+    )
 )]
-pub(super) async fn healthz() -> Json<HealthView> {
-    Json(HealthView { status: "ok" })
+pub(super) async fn healthz(State(health): State<Arc<Health>>) -> Result<Json<HealthView>, Problem> {
+    match health.vitals.look() {
+        None => Ok(Json(HealthView { status: "ok" })),
+        Some(broken) => Err(Problem::unavailable(broken.to_string())),
+    }
 }
 
 /// Says whether the database, the storage and the keys of tokens can be used now. A broker that is away

@@ -96,8 +96,10 @@ impl Tokens {
 
     /// Fetches keys until it is told to stop; nothing to do for a key that is configured.
     pub async fn keep_fresh(&self, stop: CancellationToken) {
-        if let Source::Jwks(jwks) = &self.source {
-            jwks.keep_fresh(stop).await;
+        match &self.source {
+            Source::Jwks(jwks) => jwks.keep_fresh(stop).await,
+            // Nothing to renew, and no reason to end before the process does.
+            Source::Fixed(_) => stop.cancelled().await,
         }
     }
 

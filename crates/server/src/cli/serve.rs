@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use outhaul::Registry;
+use outhaul_core::fault;
 
 use super::ConfigFlag;
 use super::failure::Failure;
@@ -32,6 +33,9 @@ pub(crate) struct Serve {
 pub(crate) async fn run(args: Serve, registry: Registry) -> Result<ExitCode, Failure> {
     let environment = Environment::of_process();
     log::start(&environment, "info");
+    if let Some(place) = environment.get("OUTHAUL_FAULT") {
+        fault::arm(place);
+    }
     // A process without the API shows its health at most, and no secret with it.
     let mut config = args.config.load(environment, args.insecure || !args.roles.api)?;
     config.health_listen = args.health_listen.or(config.health_listen);
@@ -51,6 +55,6 @@ pub(crate) async fn run(args: Serve, registry: Registry) -> Result<ExitCode, Fai
     }
     match serve::run(config, args.roles, registry).await? {
         Ended::Asked => Ok(ExitCode::SUCCESS),
-        ended @ Ended::Wedged(_) => Err(Failure::start_again(ended.to_string())),
+        ended @ Ended::Broken(_) => Err(Failure::start_again(ended.to_string())),
     }
 }

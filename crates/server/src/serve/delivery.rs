@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use outhaul_core::delivery::Delivery;
 use outhaul_core::store::Store;
+use outhaul_core::vitals::Vitals;
 use outhaul_delivery::broker::{Broker, BrokerError};
 use outhaul_delivery::{
     ActiveMq, BrokerDelivery, BrokerKind, BrokerSettings, DatabaseDelivery, RabbitMq, RelaySettings,
@@ -30,6 +31,7 @@ impl Links {
         roles: Roles,
         broker: Option<Arc<dyn Broker>>,
         store: Arc<dyn Store>,
+        vitals: Vitals,
     ) -> Self {
         let (Some(configured), Some(broker)) = (&config.broker, broker) else {
             return Self::Database(DatabaseDelivery::start(store));
@@ -42,7 +44,7 @@ impl Links {
         // A message is held while its chunk runs, so that the broker keeps what no place is free for.
         let places = u16::try_from(config.worker.concurrency).unwrap_or(u16::MAX).max(1);
         let prefetch = roles.worker.then_some(places);
-        Self::Broker(BrokerDelivery::start(store, broker, relay, prefetch))
+        Self::Broker(BrokerDelivery::start(store, broker, relay, prefetch, vitals))
     }
 
     /// What the engine and the API are given.

@@ -215,6 +215,6 @@ async fn a_process_whose_jobs_hold_its_threads_ends_and_asks_to_be_started_again
     assert_eq!(answer.status(), 202);
     let ended = Signals::new().wait_then_stop(running).await;
     LET_GO.store(true, Ordering::SeqCst);
-    assert_eq!(ended, Ended::Wedged(1));
+    assert_eq!(ended, Ended::Broken(Broken::Wedged(1)));
     assert!(ended.to_string().contains("should start it again"), "{ended}");
 }

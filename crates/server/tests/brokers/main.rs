@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod broken_relay;
 mod foreign;
 mod kill_run;
 mod order;

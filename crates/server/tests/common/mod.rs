@@ -220,6 +220,13 @@ impl Stack {
         self.spawn_command(name, command)
     }
 
+    /// Starts a process of which a part panics, once, at this fault point.
+    pub fn spawn_faulty(&self, point: &str, roles: &str) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_outhaul"));
+        command.args(["serve", "--roles", roles, "--config"]).arg(self.config()).env("OUTHAUL_FAULT", point);
+        self.spawn_command("faulty", command)
+    }
+
     /// Starts a process with the API and waits until it is ready.
     pub async fn serve(&self, name: &str, roles: &str) -> Process {
         let mut process = self.spawn(name, roles);
@@ -306,6 +313,18 @@ impl Process {
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("ask for the process").is_some()
+    }
+
+    /// Waits until it ends by itself, and returns its exit code.
+    pub async fn exit_code(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(ended) = self.child.try_wait().expect("ask for the process") {
+                return ended.code();
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end:\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// SIGTERM; waits for a clean end and returns whether the exit code was 0.

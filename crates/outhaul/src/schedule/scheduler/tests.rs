@@ -266,7 +266,9 @@ async fn with_a_planner_an_engine_fires_and_runs_what_is_due() {
     };
     let (planner, delivery) = (Arc::new(TestPlanner::default()), Arc::new(TestDelivery::default()));
     let engine =
-        Engine::start_with(stores, delivery, Registry::new(), settings, Some(planner)).await.unwrap();
+        Engine::start_with(stores, delivery, Registry::new(), settings, Some(planner), Default::default())
+            .await
+            .unwrap();
     while jobs(&store).await.is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outhaul::core::job::JobStatus;
+use outhaul::core::vitals::Broken;
 use outhaul::{Context, Job, JobError, JobOptions};
 use serde::{Deserialize, Serialize};
 
@@ -76,9 +77,9 @@ async fn a_job_that_never_yields_is_recorded_neighbours_go_on_and_the_process_is
     let registry = stage.registry().job::<Loop>().job::<Tick>().state(release.clone());
     // 2 + 2 threads; wedged at 2.
     let engine = Arc::new(stage.engine(registry, 2).await);
-    let wedged = tokio::spawn({
+    let broken = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.wedged().await }
+        async move { engine.broken().await }
     });
     let loops = stage.client.enqueue_many([Loop, Loop]).await.unwrap();
     for id in &loops {
@@ -88,8 +89,8 @@ async fn a_job_that_never_yields_is_recorded_neighbours_go_on_and_the_process_is
     for id in stage.client.enqueue_many((0..20).map(|_| Tick { millis: 2 })).await.unwrap() {
         assert_eq!(stage.ended(&id.job_id).await.status, JobStatus::Completed);
     }
-    let stuck = tokio::time::timeout(Duration::from_secs(60), wedged).await.unwrap().unwrap();
-    assert_eq!(stuck, 2);
+    let stuck = tokio::time::timeout(Duration::from_secs(60), broken).await.unwrap().unwrap();
+    assert_eq!(stuck, Broken::Wedged(2));
     // A stop is not held up by them.
     engine.stop().await;
     release.0.store(true, Ordering::Release);

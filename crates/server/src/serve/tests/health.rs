@@ -43,6 +43,20 @@ async fn a_worker_answers_for_its_health_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_process_without_one_of_its_parts_says_so_and_ends() {
+    for roles in [WORKER, Roles::ALL] {
+        let folder = tempfile::tempdir().unwrap();
+        let running = start(listening(folder.path(), ""), roles, Registry::new()).await.unwrap();
+        drop(running.vitals.part("the part of this test"));
+        let (status, problem) = health(&running, "/healthz").await;
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(status == 503 && detail.contains("the part of this test of this process ended"), "{problem}");
+        let ended = Signals::new().wait_then_stop(running).await;
+        assert_eq!(ended, Ended::Broken(Broken::Ended("the part of this test")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_taken_port_for_health_is_said() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = taken.local_addr().unwrap();

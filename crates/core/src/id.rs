@@ -91,8 +91,16 @@ pub struct Lease {
     pub fence: i64,
 }
 
+impl Lease {
+    /// `<installation>.<chunk>.<fence>`: the name of an attempt in a storage, which other installations
+    /// may use too. Their chunks and fences are equal to ours sooner or later.
+    pub fn mark(self, installation: &str) -> String {
+        format!("{installation}.{self}")
+    }
+}
+
 impl fmt::Display for Lease {
-    /// `<chunk>.<fence>`: the name of an attempt in staging and in object metadata.
+    /// `<chunk>.<fence>`: the name of an attempt inside one installation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.chunk, self.fence)
     }
@@ -112,6 +120,13 @@ mod tests {
             let id = JobId::new(day, random);
             assert_eq!(JobId::parse(id.as_str()), Some(id));
         }
+    }
+
+    #[test]
+    fn marks_of_two_installations_differ() {
+        let lease = Lease { chunk: ChunkId(7), fence: 2 };
+        assert_eq!(lease.mark("1f2e3d4c"), "1f2e3d4c.7.2");
+        assert_ne!(lease.mark("1f2e3d4c"), lease.mark("00000000"));
     }
 
     #[test]

@@ -434,6 +434,9 @@ pub trait Store: Send + Sync {
     /// Which of these leases belong to CANCELLED jobs.
     async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;
 
+    /// Which of these leases are of RUNNING chunks; all others have ended, and never run again.
+    async fn chunks_running(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;
+
     /// Whether the lease is still held, unexpired, and its job not CANCELLED: asked right before publishing.
     async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool>;
 

@@ -1,7 +1,7 @@
 //! Runs chunks of exports: decide whether a file may be reused, else stream the source into storage
 //! and publish. Holds no state between chunks but connections.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use outhaul::{ChunkContext, Failed, Handler, Outcome, Stop};
 use outhaul_core::file::{
     FileBegun, FileIdentity, FileOutcome, FileRecord, Leftover, PublishedFile, Upload, WriteGrant,
 };
+use outhaul_core::id::Lease;
 use outhaul_core::job::EXPORT;
 use outhaul_core::progress::Total;
 use outhaul_core::queue::QueueSpec;
@@ -216,6 +217,14 @@ impl Handler for ExportHandler {
 
     async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), String> {
         self.storage.remove_leftover(leftover).await.map_err(|error| error.to_string())
+    }
+
+    async fn staged_attempts(&self) -> Result<HashSet<Lease>, String> {
+        self.storage.staged_attempts().await.map_err(|error| error.to_string())
+    }
+
+    async fn remove_staged(&self, ended: HashSet<Lease>) -> Result<u64, String> {
+        self.storage.remove_staged(ended).await.map_err(|error| error.to_string())
     }
 }
 

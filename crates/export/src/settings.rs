@@ -94,6 +94,40 @@ pub struct StorageSettings {
     pub target: StorageTarget,
     /// Prefix of everything published; ends with `/` or is empty.
     pub base_path: String,
+    /// Who may read the files of a folder.
+    pub file_access: FileAccess,
+}
+
+/// `storage.file_access`: who on this machine may read the files and folders of a local storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileAccess {
+    /// Only the user that the process runs as.
+    #[default]
+    Owner,
+    /// The user's group, too, may read.
+    Group,
+    /// As the umask of the process says.
+    Umask,
+}
+
+impl FileAccess {
+    /// The mode of new folders, before the umask takes its part.
+    pub fn folder_mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o700,
+            Self::Group => 0o750,
+            Self::Umask => 0o777,
+        }
+    }
+
+    /// The mode of new files, before the umask takes its part.
+    pub fn file_mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o600,
+            Self::Group => 0o640,
+            Self::Umask => 0o666,
+        }
+    }
 }
 
 /// The kinds of storage.

@@ -7,7 +7,8 @@ use outhaul_core::identity::Identity;
 use outhaul_core::retry::RetryPolicy;
 
 use crate::settings::{
-    DatasetSettings, ExportSettings, ScopeSettings, SourceSettings, SourceUrl, StorageSettings, StorageTarget,
+    DatasetSettings, ExportSettings, FileAccess, ScopeSettings, SourceSettings, SourceUrl, StorageSettings,
+    StorageTarget,
 };
 
 pub(crate) fn dataset(name: &str, default: bool) -> DatasetSettings {
@@ -39,6 +40,7 @@ pub(crate) fn settings(datasets: impl IntoIterator<Item = DatasetSettings>) -> E
         storage: StorageSettings {
             target: StorageTarget::Local(PathBuf::from("files")),
             base_path: "exports/".into(),
+            file_access: FileAccess::Owner,
         },
         reuse_window_days: 7,
         max_chunks_per_job: 5,

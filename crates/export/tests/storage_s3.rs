@@ -17,7 +17,7 @@ use object_store::{ObjectStore as _, ObjectStoreExt as _};
 use outhaul::Failed;
 use outhaul_core::file::Upload;
 use outhaul_core::secret::Secret;
-use outhaul_export::settings::{StorageSettings, StorageTarget};
+use outhaul_export::settings::{FileAccess, StorageSettings, StorageTarget};
 use outhaul_export::storage::{Publisher, Storage, StorageError};
 use outhaul_testkit::servers::{S3Settings, s3, unique_prefix};
 use storage_suite::{Ground, LARGE, Owner, SMALL, content, first, lease, over, publish, read, record, write};
@@ -44,7 +44,7 @@ fn settings(server: &S3Settings, prefix: &str) -> StorageSettings {
     let options = options.map(|(name, value)| (name.to_owned(), Secret::new(value)));
     let url = format!("s3://{}/{prefix}", server.bucket);
     let target = StorageTarget::Object { url, options: options.into() };
-    StorageSettings { target, base_path: "exports/".into() }
+    StorageSettings { target, base_path: "exports/".into(), file_access: FileAccess::Owner }
 }
 
 async fn bucket() -> Bucket {
@@ -57,7 +57,7 @@ async fn bucket() -> Bucket {
         .with_allow_http(true)
         .build()
         .unwrap();
-    let storage = Storage::open(&settings(&server, &prefix)).unwrap();
+    let storage = Storage::open(&settings(&server, &prefix)).unwrap().claim("s3tests", &[]).unwrap();
     Bucket { server, prefix, raw, storage }
 }
 
@@ -257,7 +257,8 @@ async fn a_lost_reply_is_settled_by_what_is_there() {
         let cut = Arc::new(AtomicUsize::new(0));
         let server =
             S3Settings { endpoint: proxy(&ground.server, Arc::clone(&cut)).await, ..ground.server.clone() };
-        let storage = Storage::open(&settings(&server, &ground.prefix)).unwrap();
+        let storage =
+            Storage::open(&settings(&server, &ground.prefix)).unwrap().claim("s3tests", &[]).unwrap();
         let path = "exports/a.csv";
         let mut grant = first();
         for fence in 1..=2 {

@@ -1,10 +1,12 @@
 //! What a job type is to the engine: a name, its queues, and how one of its chunks is run.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul_core::file::{FileOutcome, Leftover};
+use outhaul_core::id::Lease;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use serde_json::Value;
@@ -106,10 +108,20 @@ pub trait Handler: Send + Sync {
     /// Runs one attempt. Must return soon after [`ChunkContext::stopped`] fires.
     async fn run(&self, context: &ChunkContext) -> Result<Outcome, Failed>;
 
-    /// Removes what a writer left that never finished: its staged file or open upload. Job types that
-    /// write no files leave nothing.
+    /// Removes what is recorded of a writer that never finished: its open upload. Job types that write no
+    /// files leave nothing.
     async fn remove_leftover(&self, _leftover: &Leftover) -> Result<(), String> {
         Ok(())
+    }
+
+    /// The attempts that have something staged where the engine does not see it, whether they run or not.
+    async fn staged_attempts(&self) -> Result<HashSet<Lease>, String> {
+        Ok(HashSet::new())
+    }
+
+    /// Removes what attempts staged that have ended for good; returns how much there was.
+    async fn remove_staged(&self, _ended: HashSet<Lease>) -> Result<u64, String> {
+        Ok(0)
     }
 
     /// The steps that are known before they run, in the order in which they are shown.

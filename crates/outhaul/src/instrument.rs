@@ -117,6 +117,7 @@ verbs! {
     chunks_claim_named(worker: WorkerId, names: &[ChunkName], wants: &[Want], total: u32) -> NamedClaims;
     chunks_heartbeat(worker: WorkerId, leases: &[Lease], slots: &[Slot]) -> Beat;
     chunks_cancelled(leases: &[Lease]) -> Vec<Lease>;
+    chunks_running(leases: &[Lease]) -> Vec<Lease>;
     chunk_may_publish(lease: Lease) -> bool;
     progress_record(progress: &[Progress]) -> ();
     chunks_finish(finishes: &[Finish]) -> Vec<Lease>;

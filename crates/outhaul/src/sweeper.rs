@@ -1,11 +1,13 @@
 //! The sweeper: removes staged files and open uploads of writers that no longer run. What it cannot
-//! remove stays recorded and is tried again.
+//! remove is found again, and tried again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul_core::file::Leftover;
+use outhaul_core::id::Lease;
 use outhaul_core::store::{Store, StoreResult};
 use tracing::{info, warn};
 
@@ -13,6 +15,8 @@ use crate::duty::{Duty, Next};
 use crate::registry::Registry;
 
 const BATCH: u32 = 100;
+/// How many attempts are asked about at once.
+const LEASES: usize = 1000;
 
 /// Clears away what unfinished writers left.
 pub(crate) struct Sweeper {
@@ -28,6 +32,35 @@ impl Sweeper {
         }
         Ok(())
     }
+
+    /// Removes what attempts staged that have ended: their processes were killed, or threads of theirs
+    /// went on. First the look, then the question who runs: an attempt runs before it stages anything, and
+    /// one that has ended never runs again.
+    async fn remove_staged(&self) -> StoreResult<()> {
+        for handler in self.registry.handlers() {
+            let staged = match handler.staged_attempts().await {
+                Ok(staged) => staged,
+                Err(error) => {
+                    warn!(%error, "cannot look for staged files: {error}");
+                    continue;
+                }
+            };
+            let mut ended = staged.clone();
+            for leases in staged.into_iter().collect::<Vec<Lease>>().chunks(LEASES) {
+                let running: HashSet<Lease> = self.store.chunks_running(leases).await?.into_iter().collect();
+                ended.retain(|lease| !running.contains(lease));
+            }
+            if ended.is_empty() {
+                continue;
+            }
+            match handler.remove_staged(ended).await {
+                Ok(0) => {}
+                Ok(removed) => info!(removed, "removed {removed} staged files of attempts that ended"),
+                Err(error) => warn!(%error, "cannot remove staged files of attempts that ended: {error}"),
+            }
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -39,6 +72,7 @@ impl Duty for Sweeper {
     }
 
     async fn run_once(&self) -> StoreResult<Next> {
+        self.remove_staged().await?;
         let leftovers = self.store.files_leftover(BATCH).await?;
         let mut removed = 0;
         for leftover in &leftovers {
@@ -54,5 +88,69 @@ impl Duty for Sweeper {
         }
         let more = removed > 0 && leftovers.len() >= BATCH as usize;
         Ok(if more { Next::AtOnce } else { Next::Later })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use outhaul_core::id::ChunkId;
+    use outhaul_core::queue::QueueSpec;
+    use outhaul_core::retry::RetryPolicy;
+
+    use super::*;
+    use crate::testing::TempStore;
+    use crate::{ChunkContext, Failed, Handler, Outcome};
+
+    /// Has staged something for each of these attempts.
+    struct Stager(Arc<Mutex<HashSet<Lease>>>);
+
+    #[async_trait]
+    impl Handler for Stager {
+        fn job_type(&self) -> &str {
+            "STAGE"
+        }
+
+        fn queues(&self) -> Vec<QueueSpec> {
+            Vec::new()
+        }
+
+        fn retry(&self, _: Option<&str>) -> RetryPolicy {
+            RetryPolicy::default()
+        }
+
+        fn timeout(&self, _: Option<&str>) -> Option<Duration> {
+            None
+        }
+
+        fn stall_timeout(&self, _: Option<&str>) -> Option<Duration> {
+            None
+        }
+
+        async fn run(&self, _: &ChunkContext) -> Result<Outcome, Failed> {
+            unreachable!("nothing is submitted")
+        }
+
+        async fn staged_attempts(&self) -> Result<HashSet<Lease>, String> {
+            Ok(self.0.lock().unwrap().clone())
+        }
+
+        async fn remove_staged(&self, ended: HashSet<Lease>) -> Result<u64, String> {
+            self.0.lock().unwrap().retain(|lease| !ended.contains(lease));
+            Ok(ended.len() as u64)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_ended_attempts_staged_is_removed_without_any_record_of_it() {
+        let temporary = TempStore::open().await.unwrap();
+        let staged: HashSet<Lease> =
+            (1..=2500).map(|chunk| Lease { chunk: ChunkId(chunk), fence: 1 }).collect();
+        let staged = Arc::new(Mutex::new(staged));
+        let registry = Registry::new().with(Stager(staged.clone()));
+        let sweeper = Sweeper { store: temporary.store(), registry };
+        sweeper.run_once().await.unwrap();
+        assert_eq!(staged.lock().unwrap().len(), 0, "none of them runs");
     }
 }

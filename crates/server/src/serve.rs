@@ -175,6 +175,13 @@ pub async fn open_database(config: &Config, migrate: bool) -> Result<Opened, Sta
     outhaul_store::open(&config.database.url, config.store, options).await.map_err(StartError::Database)
 }
 
+/// Where datasets publish their files. None, if their configuration is wrong: that is said elsewhere.
+pub(crate) fn base_paths(config: &Config) -> Vec<String> {
+    let exports = Exports::new(&config.export).ok();
+    let datasets = exports.iter().flat_map(Exports::datasets);
+    datasets.map(|dataset| dataset.base_path.clone()).collect()
+}
+
 /// What must be there before anything starts.
 struct Parts {
     stores: Stores,
@@ -198,7 +205,11 @@ async fn open(config: &Config, roles: Roles) -> Result<Parts, StartErrors> {
         bound.await.map_err(|error| StartError::Listen(address, error))
     };
     let (opened, listener) = tokio::join!(open_database(config, true), listener);
-    let storage = Storage::open(&config.export.storage).map_err(StartError::Storage);
+    let storage = Storage::open(&config.export.storage).and_then(|storage| match &opened {
+        Ok(opened) => storage.claim(opened.api.installation(), &base_paths(config)),
+        Err(_) => Ok(storage),
+    });
+    let storage = storage.map_err(StartError::Storage);
     let exports = match &storage {
         Ok(storage) => ExportHandler::new(&config.export, storage.clone()).map(Some),
         Err(_) => Exports::new(&config.export).map(|_| None),

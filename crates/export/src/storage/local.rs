@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use outhaul_core::id::Lease;
@@ -14,18 +14,32 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio_util::io::ReaderStream;
 use url::Url;
 
-use super::{ByteStream, STAGING, StorageError, Stored, object};
+use super::staging::{Staged, Staging, remove_file};
+use super::{ByteStream, STAGING, StorageError, Stored, disk, object, owner};
+use crate::settings::FileAccess;
 
 const READ_BUFFER: usize = 256 * 1024;
 /// Folders remembered as durable; forgetting them costs a few calls, remembering all would not end.
 const MAX_REMEMBERED: usize = 10_000;
+/// How often a file is opened again that was replaced in between.
+const REPLACED: usize = 10;
 
 /// A folder of this machine or a shared mount.
 pub(super) struct Local {
     root: PathBuf,
-    staging: PathBuf,
+    top: PathBuf,
     url: String,
+    access: FileAccess,
+    /// Set once an installation owns the folder.
+    owned: Option<Owned>,
     durable: Mutex<HashSet<PathBuf>>,
+}
+
+struct Owned {
+    installation: String,
+    /// Where files will be published; the parts of paths that are known beforehand.
+    bases: Vec<String>,
+    staging: Staging,
 }
 
 /// How a rename ended.
@@ -38,19 +52,75 @@ pub(super) enum Renamed {
 }
 
 impl Local {
-    pub(super) fn open(root: &Path) -> Result<Self, StorageError> {
+    pub(super) fn open(root: &Path, access: FileAccess) -> Result<Self, StorageError> {
         let root = std::path::absolute(root)
             .map_err(|error| StorageError::fatal(format!("storage folder {}: {error}", root.display())))?;
-        let staging = root.join(STAGING);
+        let top = root.join(STAGING);
         let url = Url::from_directory_path(&root)
             .map_err(|()| StorageError::fatal(format!("storage folder {} is not usable", root.display())))?;
         let url = url.as_str().trim_end_matches('/').to_owned();
-        fs::create_dir_all(&staging).map_err(|error| StorageError::io("make the folder", &url, error))?;
-        Ok(Self { root, staging, url, durable: Mutex::default() })
+        disk::make_folders(&top, access).map_err(|error| StorageError::io("make the folder", &url, error))?;
+        Ok(Self { root, top, url, access, owned: None, durable: Mutex::default() })
     }
 
-    pub(super) fn url(&self) -> &str {
-        &self.url
+    /// The same folder, owned by an installation that will publish below `bases`.
+    pub(super) fn claim(&self, installation: &str, bases: Vec<String>) -> Result<Self, StorageError> {
+        let staging = Staging::new(&self.root, &self.top, installation, self.access);
+        let owned = Owned { installation: installation.to_owned(), bases, staging };
+        let (root, top, url) = (self.root.clone(), self.top.clone(), self.url.clone());
+        let local =
+            Self { root, top, url, access: self.access, owned: Some(owned), durable: Mutex::default() };
+        local.check_owned()?;
+        Ok(local)
+    }
+
+    /// Refuses an installation that is not the owner. One without a name is nobody's.
+    pub(super) fn check_owner(&self, installation: Option<&str>) -> Result<(), StorageError> {
+        match owner::read(&self.top).map_err(|error| self.failed("read the owner", error))? {
+            Some(owner) if Some(&*owner) != installation => {
+                Err(owner::refusal(&self.root, &owner, installation))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the folder is (still) ours, and files can be moved from staging to where they are published.
+    fn check_owned(&self) -> Result<(), StorageError> {
+        let Some(Owned { installation, bases, .. }) = &self.owned else { return Ok(()) };
+        let failed = |error| self.failed("use the staging folder", error);
+        disk::refuse_links(&self.root, &self.top).map_err(failed)?;
+        let owner = owner::claim(&self.top, installation, self.access).map_err(failed)?;
+        if owner != *installation {
+            return Err(owner::refusal(&self.root, &owner, Some(installation)));
+        }
+        self.check_bases(bases)
+    }
+
+    /// Refuses folders that files cannot be moved to.
+    pub(super) fn check_bases(&self, bases: &[String]) -> Result<(), StorageError> {
+        for base in bases {
+            let folder = self.root.join(base);
+            let failed = |error| self.failed(&format!("use the folder `{base}`"), error);
+            disk::refuse_links(&self.root, &folder).map_err(failed)?;
+            if !disk::can_move(&self.top, &folder).map_err(failed)? {
+                return Err(StorageError::fatal(self.crossing(&folder)));
+            }
+        }
+        Ok(())
+    }
+
+    fn crossing(&self, folder: &Path) -> String {
+        format!(
+            "{} and {} are on different file systems, so that a finished file cannot be moved from one to the \
+             other: mount the volume at {} instead of below it, or let storage.url name a folder of the volume",
+            self.top.display(),
+            folder.display(),
+            self.root.display()
+        )
+    }
+
+    pub(super) fn failed(&self, act: &str, error: io::Error) -> StorageError {
+        StorageError::io(act, &self.url, error)
     }
 
     pub(super) fn display_url(&self, path: &str) -> String {
@@ -72,44 +142,53 @@ impl Local {
         Ok(self.root.join(path))
     }
 
-    /// Where an attempt writes before it publishes.
-    pub(super) fn staged(&self, lease: Lease) -> PathBuf {
-        self.staging.join(lease.to_string())
+    /// Where attempts write before they publish.
+    pub(super) fn staging(&self) -> io::Result<&Staging> {
+        let owned = self.owned.as_ref();
+        owned.map(|owned| &owned.staging).ok_or_else(|| io::Error::other("no installation has claimed it"))
     }
 
-    /// Opens an attempt's staged file, empty.
-    pub(super) fn create_staged(&self, staged: &Path) -> io::Result<File> {
-        match File::create(staged) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(&self.staging)?;
-                File::create(staged)
-            }
-            other => other,
+    /// Something with the staged files, on a thread that may wait for the disk.
+    pub(super) async fn staged<T: Send + 'static>(
+        self: &Arc<Self>,
+        act: impl FnOnce(&Staging) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let local = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || local.staging().and_then(act)).await;
+        done.map_err(io::Error::other).flatten().map_err(|error| self.failed("remove staged files", error))
+    }
+
+    /// Removes what an attempt staged for a path, which makes room for the next one.
+    pub(super) async fn remove_staged(
+        self: &Arc<Self>,
+        path: &str,
+        lease: Lease,
+    ) -> Result<(), StorageError> {
+        let path = path.to_owned();
+        self.staged(move |staging| staging.remove(&path, lease)).await
+    }
+
+    /// Moves a durable staged file to its place, durably. `earlier` is what was staged for this place by
+    /// attempts before this one: it is removed first, so that their late renames fail. Blocks.
+    pub(super) fn publish(&self, staged: Staged, earlier: &[PathBuf], target: &Path) -> io::Result<Renamed> {
+        for path in earlier {
+            remove_file(path)?;
         }
-    }
-
-    /// Removes what the chunk's claims up to this one staged. All of them: a claim in between may have
-    /// been the writer for too short a time to remove its predecessor's.
-    pub(super) async fn remove_staged(&self, last: Lease) -> Result<(), StorageError> {
-        for fence in 1..=last.fence {
-            match tokio::fs::remove_file(self.staged(Lease { fence, ..last })).await {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(StorageError::io("remove a staged file", &self.url, error));
-                }
-                _ => {}
-            }
+        let renamed = self.rename(staged.path(), target)?;
+        if matches!(renamed, Renamed::Yes(_)) {
+            staged.published();
         }
-        Ok(())
+        Ok(renamed)
     }
 
-    /// Moves a durable staged file to its place, durably. Blocks.
-    pub(super) fn rename(&self, staged: &Path, target: &Path) -> io::Result<Renamed> {
+    fn rename(&self, staged: &Path, target: &Path) -> io::Result<Renamed> {
         let folder = target.parent().unwrap_or(&self.root);
         // Twice: the folder may have been removed since it was remembered.
         for last in [false, true] {
             self.make_durable(folder)?;
+            disk::refuse_links(&self.root, folder)?;
             // Before the rename, which keeps both: what is there afterwards may be someone else's.
-            let tag = match fs::metadata(staged).and_then(|found| tag(&found)) {
+            let tag = match fs::symlink_metadata(staged).and_then(|found| tag(&found)) {
                 Ok(tag) => tag,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Renamed::Refused),
                 Err(error) => return Err(error),
@@ -128,6 +207,9 @@ impl Local {
                         return Err(error);
                     }
                 }
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                    return Err(io::Error::other(self.crossing(folder)));
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -141,12 +223,11 @@ impl Local {
             return Ok(());
         }
         let mut chain: Vec<&Path> = folder.ancestors().take_while(|dir| *dir != self.root).collect();
-        fs::create_dir_all(&self.root)?;
+        disk::make_folders(&self.root, self.access)?;
+        disk::refuse_links(&self.root, folder)?;
         while let Some(dir) = chain.pop() {
-            match fs::create_dir(dir) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => sync_folder(dir.parent().unwrap_or(&self.root))?,
-            }
+            disk::make_folder(dir, self.access)?;
+            sync_folder(dir.parent().unwrap_or(&self.root))?;
         }
         let mut remembered = self.remembered();
         if remembered.len() >= MAX_REMEMBERED {
@@ -161,29 +242,32 @@ impl Local {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) async fn check(&self) -> Result<(), StorageError> {
-        let probe = self.staging.join(format!("probe-{}-{:x}", std::process::id(), rand::random::<u32>()));
-        let staging = self.staging.clone();
-        let tried = tokio::task::spawn_blocking(move || {
-            fs::create_dir_all(&staging)?;
-            let written = File::create(&probe).and_then(|mut file| file.write_all(b"."));
-            let removed = fs::remove_file(&probe);
-            written.and(removed)
+    pub(super) async fn check(self: &Arc<Self>) -> Result<(), StorageError> {
+        let local = Arc::clone(self);
+        let checked = tokio::task::spawn_blocking(move || {
+            local.probe().map_err(|error| local.failed("write", error))?;
+            local.check_owned()
         });
-        tried.await.map_err(io::Error::other).flatten().map_err(|e| StorageError::io("write", &self.url, e))
+        checked.await.map_err(|error| self.failed("write", io::Error::other(error)))?
+    }
+
+    fn probe(&self) -> io::Result<()> {
+        disk::make_folders(&self.top, self.access)?;
+        let probe = self.top.join(format!("probe-{}-{:016x}", std::process::id(), rand::random::<u64>()));
+        let written = disk::create_new(&probe, self.access).and_then(|mut file| file.write_all(b"."));
+        let removed = fs::remove_file(&probe);
+        written.and(removed)
     }
 
     /// What is known of a published file; `None`: there is none.
     pub(super) async fn look(&self, path: &str) -> Result<Option<Stored>, StorageError> {
-        let found = match tokio::fs::metadata(self.target(path)?).await {
-            Ok(found) if found.is_file() => stored(&found).map(Some),
-            Ok(_) => Ok(None),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        };
-        found.map_err(|error| StorageError::io(&format!("look for `{path}`"), &self.url, error))
+        let (root, target) = (self.root.clone(), self.target(path)?);
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = published(&root, &target)?;
+            found.map(|found| stored(&found)).transpose()
+        });
+        let found = looked.await.map_err(io::Error::other).flatten();
+        found.map_err(|error| self.failed(&format!("look for `{path}`"), error))
     }
 
     pub(super) async fn read(
@@ -191,20 +275,51 @@ impl Local {
         path: &str,
         range: Option<Range<u64>>,
     ) -> Result<(Stored, ByteStream), StorageError> {
-        if self.look(path).await?.is_none() {
-            return Err(StorageError::NotFound { path: path.to_owned() });
-        }
         let url = self.url.clone();
         let act = format!("read `{path}`");
         let failed = move |error| StorageError::io(&act, &url, error);
-        let mut file = tokio::fs::File::open(self.target(path)?).await.map_err(&failed)?;
-        // Of the file that is read, which may have been replaced since.
-        let stored = file.metadata().await.and_then(|found| stored(&found)).map_err(&failed)?;
+        let (root, target) = (self.root.clone(), self.target(path)?);
+        let opened = tokio::task::spawn_blocking(move || open_published(&root, &target));
+        let opened = opened.await.map_err(io::Error::other).flatten().map_err(&failed)?;
+        let Some((file, found)) = opened else {
+            return Err(StorageError::NotFound { path: path.to_owned() });
+        };
+        let stored = stored(&found).map_err(&failed)?;
         let range = within(range, stored.size);
+        let mut file = tokio::fs::File::from_std(file);
         file.seek(io::SeekFrom::Start(range.start)).await.map_err(&failed)?;
         let bytes = ReaderStream::with_capacity(file.take(range.end - range.start), READ_BUFFER);
         Ok((stored, bytes.map_err(failed).boxed()))
     }
+}
+
+/// What is known of a published file. A link in its place is none, and a link on the way is refused.
+fn published(root: &Path, target: &Path) -> io::Result<Option<fs::Metadata>> {
+    disk::refuse_links(root, target.parent().unwrap_or(root))?;
+    match fs::symlink_metadata(target) {
+        Ok(found) => Ok(Some(found).filter(fs::Metadata::is_file)),
+        Err(error) if disk::is_absent(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a published file, and nothing that a link in its place leads to.
+fn open_published(root: &Path, target: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
+    for _ in 0..REPLACED {
+        if published(root, target)?.is_none() {
+            return Ok(None);
+        }
+        let file = match File::open(target) {
+            Err(error) if disk::is_absent(&error) => continue,
+            opened => opened?,
+        };
+        // Of the file that is read, which may have been replaced since.
+        let opened = file.metadata()?;
+        if published(root, target)?.is_some_and(|found| disk::same_file(&found, &opened)) {
+            return Ok(Some((file, opened)));
+        }
+    }
+    Err(io::Error::other("it is being replaced again and again"))
 }
 
 fn stored(found: &fs::Metadata) -> io::Result<Stored> {
@@ -226,6 +341,6 @@ pub(super) fn within(range: Option<Range<u64>>, size: u64) -> Range<u64> {
 }
 
 /// A folder's entries survive a crash only after its own sync.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }

@@ -1,8 +1,9 @@
 //! A staged file on a local folder. A thread of its own writes and hashes, fed by a short queue, so
 //! that the runtime never waits for a disk; small files are kept in memory and written in one go.
 
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::checksum::{Tally, Total};
 use super::local::{Local, Renamed};
 use super::staged::prove;
+use super::staging::Staged;
 use super::{Publisher, StorageError};
 
 /// What is handed to the writing thread at once; a file of less never has one.
@@ -25,23 +27,32 @@ enum Message {
     End,
 }
 
-/// The writing thread. It removes the staged file itself unless it was told [`Message::End`].
+/// The writing thread. The staged file ends with it unless it was told [`Message::End`].
 struct Writer {
     messages: mpsc::Sender<Message>,
-    thread: JoinHandle<io::Result<Total>>,
+    thread: JoinHandle<io::Result<Durable>>,
+}
+
+/// A staged file with everything in it.
+struct Durable {
+    staged: Staged,
+    /// What other attempts had staged for the same place when this file was durable.
+    others: Vec<PathBuf>,
+    total: Total,
 }
 
 /// A staged file of local storage.
 pub(super) struct LocalFile {
     local: Arc<Local>,
     lease: Lease,
+    path: String,
     buffer: Vec<u8>,
     writer: Option<Writer>,
 }
 
 impl LocalFile {
-    pub(super) fn new(local: Arc<Local>, lease: Lease) -> Self {
-        Self { local, lease, buffer: Vec::new(), writer: None }
+    pub(super) fn new(local: Arc<Local>, lease: Lease, path: String) -> Self {
+        Self { local, lease, path, buffer: Vec::new(), writer: None }
     }
 
     pub(super) async fn write(&mut self, bytes: Bytes) -> Result<(), StorageError> {
@@ -60,7 +71,7 @@ impl LocalFile {
     }
 
     async fn send(&mut self, message: Message) -> Result<(), StorageError> {
-        let writer = self.writer.get_or_insert_with(|| Writer::start(&self.local, self.lease));
+        let writer = self.writer.get_or_insert_with(|| Writer::start(&self.local, self.lease, &self.path));
         if writer.messages.send(message).await.is_ok() {
             return Ok(());
         }
@@ -68,116 +79,136 @@ impl LocalFile {
         Err(self.join().await.err().unwrap_or_else(|| StorageError::retryable("a writer ended early")))
     }
 
-    async fn join(&mut self) -> Result<Total, StorageError> {
+    async fn join(&mut self) -> Result<Durable, StorageError> {
         let Some(Writer { messages, thread }) = self.writer.take() else {
             return Err(StorageError::retryable("the file failed before"));
         };
         drop(messages);
-        thread.await.map_err(io::Error::other).flatten().map_err(|error| self.failed("write", error))
-    }
-
-    fn failed(&self, act: &str, error: io::Error) -> StorageError {
-        StorageError::io(act, self.local.url(), error)
+        thread.await.map_err(io::Error::other).flatten().map_err(|error| self.local.failed("write", error))
     }
 
     /// Everything is in the staged file, and the staged file is durable.
-    async fn finish(&mut self) -> Result<Total, StorageError> {
+    async fn finish(&mut self) -> Result<Durable, StorageError> {
         let rest = std::mem::take(&mut self.buffer);
         if self.writer.is_some() {
             self.send(Message::Block(rest.into())).await?;
             self.send(Message::End).await?;
             return self.join().await;
         }
-        let (local, staged) = (Arc::clone(&self.local), self.local.staged(self.lease));
+        let (local, lease, path) = (Arc::clone(&self.local), self.lease, self.path.clone());
         let written = tokio::task::spawn_blocking(move || {
             let mut pieces = [Message::Block(rest.into()), Message::End].into_iter();
-            write_staged(&local, &staged, || pieces.next())
+            write_staged(&local, lease, &path, || pieces.next())
         });
-        written.await.map_err(io::Error::other).flatten().map_err(|error| self.failed("write", error))
+        written.await.map_err(io::Error::other).flatten().map_err(|error| self.local.failed("write", error))
     }
 
     /// Publishes what was written; returns its tag.
+    ///
+    /// In this order, stage, look, prove, remove, rename. Whoever holds the lease after the look is the one
+    /// writer of this place since before the look, so everything else that was seen is its predecessors',
+    /// whichever chunk they ran. With those files gone, their renames fail, however late they come. A
+    /// predecessor that stages later has to prove its lease after that, and cannot.
     pub(super) async fn publish(
         mut self,
         publisher: &dyn Publisher,
-        path: &str,
     ) -> Result<(Total, String), StorageError> {
-        let total = self.finish().await?;
-        let published = self.rename(publisher, path).await;
-        if published.is_err()
-            && let Err(error) = self.local.remove_staged(self.lease).await
-        {
-            tracing::warn!(attempt = %self.lease, path, %error, "staged file not removed");
+        let target = self.local.target(&self.path)?;
+        let Durable { staged, others, total } = self.finish().await?;
+        let Self { local, lease, path, .. } = self;
+        if let Err(error) = prove(publisher, lease, &path).await {
+            remove(staged).await;
+            return Err(error);
         }
-        published.map(|tag| (total, tag))
-    }
-
-    async fn rename(&self, publisher: &dyn Publisher, path: &str) -> Result<String, StorageError> {
-        let (local, staged) = (Arc::clone(&self.local), self.local.staged(self.lease));
-        let target = local.target(path)?;
-        prove(publisher, self.lease, path).await?;
-        let renamed = tokio::task::spawn_blocking(move || local.rename(&staged, &target)).await;
+        let at = Arc::clone(&local);
+        let renamed = tokio::task::spawn_blocking(move || at.publish(staged, &others, &target)).await;
         match renamed.map_err(io::Error::other).flatten() {
-            Ok(Renamed::Yes(tag)) => Ok(tag),
+            Ok(Renamed::Yes(tag)) => Ok((total, tag)),
             Ok(Renamed::Refused) => {
                 tracing::warn!(
-                    attempt = %self.lease,
+                    attempt = %lease,
                     path,
                     "publish refused: the staged file was removed by a newer owner"
                 );
                 Err(StorageError::Stopped)
             }
-            Err(error) => Err(self.failed(&format!("publish `{path}`"), error)),
+            Err(error) => Err(local.failed(&format!("publish `{path}`"), error)),
         }
     }
 
-    pub(super) async fn abort(mut self) -> Result<(), StorageError> {
+    pub(super) async fn abort(mut self) {
         if self.writer.is_some() {
             // It was not told to end, so it removes its file; that it "failed" is what was asked for.
-            let _ = self.join().await;
+            if let Ok(Durable { staged, .. }) = self.join().await {
+                remove(staged).await;
+            }
         }
-        self.local.remove_staged(self.lease).await
     }
 }
 
+/// Removes a staged file on a thread that may wait for the disk.
+async fn remove(staged: Staged) {
+    let _ = tokio::task::spawn_blocking(move || drop(staged)).await;
+}
+
 impl Writer {
-    fn start(local: &Arc<Local>, lease: Lease) -> Self {
+    fn start(local: &Arc<Local>, lease: Lease, path: &str) -> Self {
         let (messages, mut received) = mpsc::channel(BLOCKS_AHEAD);
-        let (local, staged) = (Arc::clone(local), local.staged(lease));
-        let thread =
-            tokio::task::spawn_blocking(move || write_staged(&local, &staged, || received.blocking_recv()));
+        let (local, path) = (Arc::clone(local), path.to_owned());
+        let thread = tokio::task::spawn_blocking(move || {
+            write_staged(&local, lease, &path, || received.blocking_recv())
+        });
         Self { messages, thread }
     }
 }
 
-/// Writes, counts and hashes blocks until the end, then syncs. Anything else than a proper end
-/// removes the file: a full disk gets its room back at once.
+/// Writes a staged file. One that is not whole is removed: a full disk gets its room back at once.
 fn write_staged(
     local: &Local,
-    staged: &Path,
-    mut next: impl FnMut() -> Option<Message>,
-) -> io::Result<Total> {
-    let mut write = || {
-        let mut file = local.create_staged(staged)?;
-        let mut tally = Tally::default();
-        loop {
-            match next() {
-                Some(Message::Block(bytes)) => {
-                    file.write_all(&bytes)?;
-                    tally.add(&bytes);
-                }
-                Some(Message::End) => {
-                    file.sync_all()?;
-                    return Ok(tally.total());
-                }
-                None => return Err(io::Error::other("the file was given up")),
+    lease: Lease,
+    path: &str,
+    next: impl FnMut() -> Option<Message>,
+) -> io::Result<Durable> {
+    let staging = local.staging()?;
+    let (staged, file) = staging.create(path, lease)?;
+    let total = fill(file, next)?;
+    let others = staging.others(path, &staged)?;
+    Ok(Durable { staged, others, total })
+}
+
+/// Writes, counts and hashes blocks until the end, then syncs.
+fn fill(mut file: File, mut next: impl FnMut() -> Option<Message>) -> io::Result<Total> {
+    let mut tally = Tally::default();
+    loop {
+        match next() {
+            Some(Message::Block(bytes)) => {
+                file.write_all(&bytes)?;
+                tally.add(&bytes);
             }
+            Some(Message::End) => {
+                file.sync_all()?;
+                return Ok(tally.total());
+            }
+            None => return Err(io::Error::other("the file was given up")),
         }
-    };
-    let written = write();
-    if written.is_err() {
-        // Best effort: the next writer and the sweep remove it too.
-        let _ = std::fs::remove_file(staged);
     }
-    written
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn filled(device: &str) -> io::Error {
+        let file = File::options().write(true).open(device).unwrap();
+        let mut pieces = [Message::Block(Bytes::from_static(b"a")), Message::End].into_iter();
+        fill(file, || pieces.next()).err().expect("must fail")
+    }
+
+    #[test]
+    fn a_full_disk_and_a_failed_sync_fail_the_attempt() {
+        let full = StorageError::io("write", "file:///data", filled("/dev/full"));
+        assert!(matches!(&full, StorageError::Retryable { what, .. } if what.contains("it is full")));
+        // It takes every byte and refuses to sync.
+        let _: io::Error = filled("/dev/null");
+    }
 }

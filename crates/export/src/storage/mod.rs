@@ -3,14 +3,18 @@
 
 mod budget;
 mod checksum;
+mod disk;
 mod error;
 mod local;
 mod local_file;
 mod multipart;
 mod object;
+mod owner;
 mod put;
 mod staged;
+mod staging;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -70,6 +74,8 @@ pub type ByteStream = BoxStream<'static, Result<Bytes, StorageError>>;
 pub struct Storage {
     place: Place,
     base_path: Arc<str>,
+    /// Who publishes here, see [`Storage::claim`].
+    installation: Option<Arc<str>>,
 }
 
 #[derive(Clone)]
@@ -91,10 +97,42 @@ impl Storage {
             )));
         }
         let place = match &settings.target {
-            StorageTarget::Local(root) => Place::Local(Arc::new(Local::open(root)?)),
+            StorageTarget::Local(root) => Place::Local(Arc::new(Local::open(root, settings.file_access)?)),
             StorageTarget::Object { url, options } => Place::Objects(Arc::new(Objects::open(url, options)?)),
         };
-        Ok(Self { place, base_path: base.into() })
+        Ok(Self { place, base_path: base.into(), installation: None })
+    }
+
+    /// The same storage, for an installation that publishes below `bases` (and the base path). Without this,
+    /// files can only be read. A folder that belongs to another installation is refused, and so is one
+    /// from whose staging area files cannot be moved below `bases`.
+    pub fn claim(self, installation: &str, bases: &[String]) -> Result<Self, StorageError> {
+        let place = match &self.place {
+            Place::Local(local) => Place::Local(Arc::new(local.claim(installation, self.bases(bases))?)),
+            objects => objects.clone(),
+        };
+        Ok(Self { place, installation: Some(installation.into()), ..self })
+    }
+
+    /// Refuses a folder that belongs to another installation, without claiming it. An installation whose
+    /// database is not made yet has no name.
+    pub fn check_owner(&self, installation: Option<&str>) -> Result<(), StorageError> {
+        match &self.place {
+            Place::Local(local) => local.check_owner(installation),
+            Place::Objects(_) => Ok(()),
+        }
+    }
+
+    /// Refuses folders that files cannot be moved to: `bases` and the base path.
+    pub fn check_bases(&self, bases: &[String]) -> Result<(), StorageError> {
+        match &self.place {
+            Place::Local(local) => local.check_bases(&self.bases(bases)),
+            Place::Objects(_) => Ok(()),
+        }
+    }
+
+    fn bases(&self, bases: &[String]) -> Vec<String> {
+        bases.iter().cloned().chain([self.base_path.to_string()]).collect()
     }
 
     /// Whether the storage can be used now, for readiness.
@@ -146,32 +184,54 @@ impl Storage {
         path: String,
         grant: &WriteGrant,
     ) -> Result<StagedFile<'a>, StorageError> {
-        if let Some(leftover) = &grant.leftover {
-            self.remove_leftover(leftover).await?;
-        }
-        if let Place::Local(local) = &self.place {
-            local.remove_staged(Lease { fence: lease.fence - 1, ..lease }).await?;
-        }
+        let Some(installation) = &self.installation else {
+            return Err(StorageError::fatal("no installation has claimed the storage"));
+        };
         match &self.place {
             Place::Local(local) => {
-                local.target(&path).map(|_| StagedFile::local(local, publisher, lease, path))
+                local.target(&path)?;
+                if let Some(leftover) = &grant.leftover {
+                    local.remove_staged(&path, leftover.lease).await?;
+                }
+                Ok(StagedFile::local(local, publisher, lease, path))
             }
             Place::Objects(objects) => {
+                if let Some(leftover) = &grant.leftover {
+                    self.remove_leftover(leftover).await?;
+                }
                 // The ETag counts only where it was recorded: a base path may have been changed since.
                 let recorded = grant.recorded.as_ref().filter(|record| record.path == path);
                 let recorded = recorded.and_then(|record| record.etag.clone());
-                objects.key(&path).map(|_| StagedFile::objects(objects, publisher, lease, path, recorded))
+                objects.key(&path)?;
+                let attempt = (lease, lease.mark(installation));
+                Ok(StagedFile::objects(objects, publisher, attempt, path, recorded))
             }
         }
     }
 
-    /// Removes what a writer left that never finished: its staged file or open upload. That there is
-    /// nothing (any more) is fine.
+    /// Removes the open upload of a writer that never finished. That there is none (any more) is fine.
+    /// Staged files of a folder are removed by [`Storage::remove_staged`].
     pub async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), StorageError> {
         match (&self.place, &leftover.upload) {
-            (Place::Local(local), _) => local.remove_staged(leftover.lease).await,
             (Place::Objects(objects), Some(upload)) => objects.abort(upload).await,
-            (Place::Objects(_), None) => Ok(()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The attempts that have staged files. An attempt that has ended may have some: its process was
+    /// killed, or a thread of it went on writing.
+    pub async fn staged_attempts(&self) -> Result<HashSet<Lease>, StorageError> {
+        match &self.place {
+            Place::Local(local) => local.staged(|staging| staging.attempts()).await,
+            Place::Objects(_) => Ok(HashSet::new()),
+        }
+    }
+
+    /// Removes what attempts staged that have ended; returns how many files there were.
+    pub async fn remove_staged(&self, ended: HashSet<Lease>) -> Result<u64, StorageError> {
+        match &self.place {
+            Place::Local(local) => local.staged(move |staging| staging.remove_all(&ended)).await,
+            Place::Objects(_) => Ok(0),
         }
     }
 

@@ -25,6 +25,8 @@ use super::{Publisher, StorageError};
 pub(super) struct ObjectFile {
     objects: Arc<Objects>,
     lease: Lease,
+    /// What its object carries, see [`Lease::mark`].
+    mark: String,
     path: String,
     recorded: Option<String>,
     tally: Tally,
@@ -79,10 +81,17 @@ impl Drop for Unrecorded {
 }
 
 impl ObjectFile {
-    pub(super) fn new(objects: Arc<Objects>, lease: Lease, path: String, recorded: Option<String>) -> Self {
+    pub(super) fn new(
+        objects: Arc<Objects>,
+        lease: Lease,
+        mark: String,
+        path: String,
+        recorded: Option<String>,
+    ) -> Self {
         Self {
             objects,
             lease,
+            mark,
             path,
             recorded,
             tally: Tally::default(),
@@ -168,7 +177,7 @@ impl ObjectFile {
         let attributes = match self.objects.service {
             // It takes them only at the end, and object_store does not pass them on.
             Service::Azure => Default::default(),
-            service => service.marks(self.lease.to_string(), None),
+            service => service.marks(self.mark.clone(), None),
         };
         let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
         let (objects, path, at) = (Arc::clone(&self.objects), self.path.clone(), key.clone());
@@ -209,7 +218,8 @@ impl ObjectFile {
             let pieces: Vec<Bytes> = head.into_iter().chain([rest]).collect();
             let (objects, recorded) = (&self.objects, self.recorded.take());
             let sent = PutPayload::from_iter(pieces.iter().cloned());
-            let etag = put::put(objects, publisher, self.lease, &self.path, recorded, sent, &total).await;
+            let attempt = (self.lease, &*self.mark);
+            let etag = put::put(objects, publisher, attempt, &self.path, recorded, sent, &total).await;
             pieces.into_iter().for_each(budget::recycle);
             return etag.map(|etag| (total, etag));
         }
@@ -255,7 +265,7 @@ impl ObjectFile {
     /// and always right.
     async fn adopt(&self, total: &Total) -> Result<Option<String>, StorageError> {
         let Some(head) = self.objects.head(&self.path).await? else { return Ok(None) };
-        let marked = self.objects.service == Service::Azure || head.attempt == Some(self.lease.to_string());
+        let marked = self.objects.service == Service::Azure || head.attempt.as_ref() == Some(&self.mark);
         if !marked || head.size != total.bytes {
             return Ok(None);
         }

@@ -9,18 +9,19 @@ use super::object::{Head, Objects, Service, quoted, same_etag};
 use super::staged::prove;
 use super::{Publisher, StorageError};
 
-/// Publishes `bytes` and returns the ETag. `recorded` is the ETag of the file to replace.
+/// Publishes `bytes` and returns the ETag. `attempt` is the lease and the mark that the object carries;
+/// `recorded` is the ETag of the file to replace.
 pub(super) async fn put(
     objects: &Objects,
     publisher: &dyn Publisher,
-    lease: Lease,
+    attempt: (Lease, &str),
     path: &str,
     recorded: Option<String>,
     bytes: PutPayload,
     total: &Total,
 ) -> Result<String, StorageError> {
     let key = objects.key(path)?;
-    let attempt = lease.to_string();
+    let (lease, attempt) = attempt;
     let mut mode = first_mode(objects, path, recorded).await?;
     let mut tries_left = 2;
     loop {
@@ -29,7 +30,7 @@ pub(super) async fn put(
         prove(publisher, lease, path).await?;
         let options = PutOptions {
             mode,
-            attributes: objects.service.marks(attempt.clone(), Some(total.sha256.clone())),
+            attributes: objects.service.marks(attempt.to_owned(), Some(total.sha256.clone())),
             ..PutOptions::default()
         };
         tries_left -= 1;
@@ -42,7 +43,7 @@ pub(super) async fn put(
         };
         let refused = objects.failed(&format!("publish `{path}`"), error);
         let Ok(found) = objects.head(path).await else { return Err(refused) };
-        if let Some(etag) = found.as_ref().and_then(|head| mine(head, &attempt, total)) {
+        if let Some(etag) = found.as_ref().and_then(|head| mine(head, attempt, total)) {
             return Ok(etag);
         }
         if tries_left == 0 || matches!(refused, StorageError::Fatal { .. }) {

@@ -47,18 +47,18 @@ impl<'a> StagedFile<'a> {
         lease: Lease,
         path: String,
     ) -> Self {
-        let kind = Kind::Local(LocalFile::new(Arc::clone(local), lease));
+        let kind = Kind::Local(LocalFile::new(Arc::clone(local), lease, path.clone()));
         Self { publisher, lease, path, kind }
     }
 
     pub(super) fn objects(
         objects: &Arc<Objects>,
         publisher: &'a dyn Publisher,
-        lease: Lease,
+        (lease, mark): (Lease, String),
         path: String,
         recorded: Option<String>,
     ) -> Self {
-        let file = ObjectFile::new(Arc::clone(objects), lease, path.clone(), recorded);
+        let file = ObjectFile::new(Arc::clone(objects), lease, mark, path.clone(), recorded);
         let kind = Kind::Object(Box::new(file));
         Self { publisher, lease, path, kind }
     }
@@ -76,7 +76,7 @@ impl<'a> StagedFile<'a> {
     pub async fn publish(self) -> Result<Published, StorageError> {
         let Self { publisher, path, kind, .. } = self;
         let published = match kind {
-            Kind::Local(file) => file.publish(publisher, &path).await,
+            Kind::Local(file) => file.publish(publisher).await,
             Kind::Object(file) => file.publish(publisher).await,
         };
         let etag_too = |(Total { bytes, sha256 }, etag)| Published { path, bytes, sha256, etag: Some(etag) };
@@ -86,7 +86,10 @@ impl<'a> StagedFile<'a> {
     /// Removes what was staged. Best effort: what cannot be removed is logged, and left to the sweep.
     pub async fn abort(self) {
         let removed = match self.kind {
-            Kind::Local(file) => file.abort().await,
+            Kind::Local(file) => {
+                file.abort().await;
+                Ok(())
+            }
             Kind::Object(file) => file.abort().await,
         };
         if let Err(error) = removed {

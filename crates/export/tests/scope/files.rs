@@ -45,6 +45,7 @@ impl Works {
 
     fn handler(&self) -> ExportHandler {
         let storage = Storage::open(&self.settings.storage).unwrap();
+        let storage = storage.claim(self.store.store().installation(), &[]).unwrap();
         ExportHandler::new(&self.settings, storage).unwrap()
     }
 

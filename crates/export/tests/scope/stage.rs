@@ -11,8 +11,8 @@ use outhaul_core::identity::Identity;
 use outhaul_core::retry::{Backoff, RetryPolicy};
 use outhaul_export::rights::{Rights, rights};
 use outhaul_export::settings::{
-    DatasetSettings, ExportSettings, QuerySettings, ScopeSettings, SourceSettings, StorageSettings,
-    StorageTarget,
+    DatasetSettings, ExportSettings, FileAccess, QuerySettings, ScopeSettings, SourceSettings,
+    StorageSettings, StorageTarget,
 };
 use outhaul_export::source::{Count, Query, Source, open};
 use outhaul_export::{Dataset, Exports};
@@ -109,7 +109,11 @@ pub(crate) fn exports(
     ExportSettings {
         sources: BTreeMap::from([(source.name.clone(), source)]),
         datasets: BTreeMap::from([(dataset.name.clone(), dataset)]),
-        storage: StorageSettings { target: StorageTarget::Local(folder), base_path: "exports/".to_owned() },
+        storage: StorageSettings {
+            target: StorageTarget::Local(folder),
+            base_path: "exports/".to_owned(),
+            file_access: FileAccess::Owner,
+        },
         reuse_window_days: 7,
         max_chunks_per_job: 10,
         snapshot_max_age: None,

@@ -10,7 +10,8 @@ use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_export::Exports;
 use outhaul_export::settings::{
-    DatasetSettings, ExportSettings, ScopeSettings, SourceSettings, SourceUrl, StorageSettings, StorageTarget,
+    DatasetSettings, ExportSettings, FileAccess, ScopeSettings, SourceSettings, SourceUrl, StorageSettings,
+    StorageTarget,
 };
 use outhaul_export::storage::Storage;
 
@@ -42,6 +43,7 @@ fn settings() -> ExportSettings {
         storage: StorageSettings {
             target: StorageTarget::Local("files".into()),
             base_path: "exports/".into(),
+            file_access: FileAccess::Owner,
         },
         reuse_window_days: 7,
         max_chunks_per_job: 10,
@@ -69,7 +71,12 @@ pub(crate) fn registry() -> Registry {
 pub(crate) fn planner() -> RequestPlanner {
     let files = tempfile::tempdir().unwrap();
     let target = StorageTarget::Local(files.path().to_owned());
-    let storage = Storage::open(&StorageSettings { target, base_path: "exports/".into() }).unwrap();
+    let storage = Storage::open(&StorageSettings {
+        target,
+        base_path: "exports/".into(),
+        file_access: FileAccess::Owner,
+    })
+    .unwrap();
     RequestPlanner::new(Arc::new(exports()), registry(), storage)
 }
 

@@ -1,12 +1,14 @@
 //! Puts the question whether a job may still run in front of every job type: exports, HTTP steps and jobs written in
 //! Rust alike. The engine knows nothing of it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul::{ChunkContext, Failed, Handler, Outcome, Registry, StepSpec};
 use outhaul_core::file::Leftover;
+use outhaul_core::id::Lease;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_core::store::Store;
@@ -75,6 +77,14 @@ impl Handler for Vouched {
 
     async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), String> {
         self.handler.remove_leftover(leftover).await
+    }
+
+    async fn staged_attempts(&self) -> Result<HashSet<Lease>, String> {
+        self.handler.staged_attempts().await
+    }
+
+    async fn remove_staged(&self, ended: HashSet<Lease>) -> Result<u64, String> {
+        self.handler.remove_staged(ended).await
     }
 
     fn steps(&self) -> Vec<StepSpec> {

@@ -58,10 +58,10 @@ pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Fai
     let config = args.config.load(environment, args.insecure)?;
     let from =
         config.file.as_deref().map_or("defaults and environment".to_owned(), |f| f.display().to_string());
-    let (database, base_paths) = within(database(&config)).await.map_or_else(
-        |problem| (Err(problem), Vec::new()),
-        |database| (Ok(database.remark), database.base_paths),
-    );
+    let (database, Database { base_paths, installation, .. }) = match within(database(&config)).await {
+        Ok(mut database) => (Ok(database.remark.take()), database),
+        Err(problem) => (Err(problem), Database::default()),
+    };
     let mut findings = vec![
         Finding { what: "configuration".into(), result: Ok(Some(from)) },
         Finding { what: "database".into(), result: database },
@@ -73,7 +73,18 @@ pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Fai
         Err(error) => findings.push(Finding { what: "storage".into(), result: Err(with_causes(error)) }),
         Ok(storage) => {
             let place = storage.display_url(storage.base_path());
-            let checked = async { storage.check().await.map(|()| Some(place)).map_err(|e| with_causes(&e)) };
+            let checked = async {
+                let ours = match &installation {
+                    Installation::Named(name) => storage.check_owner(Some(name)),
+                    Installation::New => storage.check_owner(None),
+                    Installation::Unknown => Ok(()),
+                };
+                let checked = match ours.and_then(|()| storage.check_bases(&serve::base_paths(&config))) {
+                    Ok(()) => storage.check().await,
+                    refused => refused,
+                };
+                checked.map(|()| Some(place)).map_err(|error| with_causes(&error))
+            };
             findings.push(Finding { what: "storage".into(), result: within(checked).await });
         }
     }
@@ -145,14 +156,26 @@ struct Database {
     remark: Option<String>,
     /// Whose the base paths are, where that could be read.
     base_paths: Vec<BasePathOwner>,
+    installation: Installation,
+}
+
+/// Which installation the configuration is of, as far as its database tells.
+#[derive(Default)]
+enum Installation {
+    Named(String),
+    /// The database will be made at the first start.
+    New,
+    /// The database cannot be asked, or is in use by a server that knows.
+    #[default]
+    Unknown,
 }
 
 async fn database(config: &Config) -> Result<Database, String> {
-    let remarked = |remark: String| Ok(Database { remark: Some(remark), base_paths: Vec::new() });
     if let Some(path) = config.database.url.expose().strip_prefix("sqlite:")
         && !Path::new(path).exists()
     {
-        return remarked(format!("{path} will be made at the first start"));
+        let remark = Some(format!("{path} will be made at the first start"));
+        return Ok(Database { remark, installation: Installation::New, ..Database::default() });
     }
     match serve::open_database(config, false).await {
         Ok(opened) => {
@@ -161,11 +184,13 @@ async fn database(config: &Config) -> Result<Database, String> {
                 opened.api.base_paths().await
             };
             let base_paths = read.await.map_err(|error| with_causes(&error))?;
-            Ok(Database { remark: None, base_paths })
+            let installation = Installation::Named(opened.api.installation().to_owned());
+            Ok(Database { remark: None, base_paths, installation })
         }
         // A server that has the embedded database in use is the best proof that it works.
         Err(StartError::Database(StoreError::Unsafe(text))) if text.contains("already serves") => {
-            remarked("in use by a running server, which knows whose the base paths are".into())
+            let remark = "in use by a running server, which knows whose the base paths are";
+            Ok(Database { remark: Some(remark.to_owned()), ..Database::default() })
         }
         Err(StartError::Database(error)) => Err(with_causes(&error)),
         Err(error) => Err(with_causes(&error)),

@@ -129,6 +129,7 @@ impl Default for Database {
 pub(super) struct Storage {
     pub(super) url: Option<String>,
     pub(super) base_path: String,
+    pub(super) file_access: Option<String>,
     pub(super) endpoint: Option<String>,
     pub(super) region: Option<String>,
     pub(super) allow_http: Option<bool>,
@@ -145,6 +146,7 @@ impl Default for Storage {
         Self {
             url: None,
             base_path: "exports/".into(),
+            file_access: None,
             endpoint: None,
             region: None,
             allow_http: None,

@@ -8,7 +8,7 @@ use object_store::azure::AzureConfigKey;
 use object_store::gcp::GoogleConfigKey;
 use outhaul_core::secret::Secret;
 use outhaul_export::base_path;
-use outhaul_export::settings::{StorageSettings, StorageTarget};
+use outhaul_export::settings::{FileAccess, StorageSettings, StorageTarget};
 use url::Url;
 
 use super::env::Environment;
@@ -65,7 +65,24 @@ pub(super) fn judge(
         problems.add("storage.base_path", message);
         String::new()
     });
-    StorageSettings { target, base_path }
+    let file_access = file_access(raw.file_access.as_deref(), &target).unwrap_or_else(|message| {
+        problems.add("storage.file_access", message);
+        FileAccess::default()
+    });
+    StorageSettings { target, base_path, file_access }
+}
+
+/// Who on this machine may read files; a matter of folders only.
+fn file_access(text: Option<&str>, target: &StorageTarget) -> Result<FileAccess, String> {
+    if text.is_some() && !matches!(target, StorageTarget::Local(_)) {
+        return Err("is only for folders; leave it out, or change storage.url".into());
+    }
+    match text {
+        None | Some("owner") => Ok(FileAccess::Owner),
+        Some("group") => Ok(FileAccess::Group),
+        Some("umask") => Ok(FileAccess::Umask),
+        Some(_) => Err("must be \"owner\", \"group\" or \"umask\"".into()),
+    }
 }
 
 fn given(secret: &Given) -> bool {

@@ -174,7 +174,11 @@ impl Stack {
     pub fn staged(&self) -> Vec<String> {
         match self.kind {
             Kind::PostgresS3 => open_uploads(&self.prefix),
-            _ => files_below(&self.files().join(".staging")),
+            _ => {
+                let staging = files_below(&self.files().join(".staging")).into_iter();
+                // The marker that says whose folder it is stays.
+                staging.filter(|path| path != "installation").collect()
+            }
         }
     }
 

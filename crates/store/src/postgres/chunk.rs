@@ -91,6 +91,10 @@ impl PostgresStore {
         self.leases(include_str!("sql/chunks_cancelled.sql"), leases).await
     }
 
+    pub(super) async fn running_of(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        self.leases(include_str!("sql/chunks_running.sql"), leases).await
+    }
+
     pub(super) async fn may_publish(&self, lease: Lease) -> StoreResult<bool> {
         sqlx::query_scalar(include_str!("sql/chunk_may_publish.sql"))
             .bind(lease.chunk.0)

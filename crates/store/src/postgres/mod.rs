@@ -338,6 +338,10 @@ impl Store for PostgresStore {
         self.bounded(|| self.cancelled_of(leases)).await
     }
 
+    async fn chunks_running(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        self.bounded(|| self.running_of(leases)).await
+    }
+
     async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool> {
         self.bounded(|| self.may_publish(lease)).await
     }

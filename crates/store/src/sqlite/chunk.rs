@@ -172,11 +172,17 @@ impl QueuedChunk {
 }
 
 pub(super) async fn cancelled(store: &SqliteStore, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
-    let rows: Vec<(i64, i64)> = sqlx::query_as(include_str!("sql/chunks_cancelled.sql"))
-        .bind(leases_json(leases))
-        .fetch_all(store.reader())
-        .await
-        .map_err(from_sqlx)?;
+    among(store, include_str!("sql/chunks_cancelled.sql"), leases).await
+}
+
+pub(super) async fn running(store: &SqliteStore, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+    among(store, include_str!("sql/chunks_running.sql"), leases).await
+}
+
+/// Those of the leases that a statement finds.
+async fn among(store: &SqliteStore, sql: &'static str, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+    let rows: Vec<(i64, i64)> =
+        sqlx::query_as(sql).bind(leases_json(leases)).fetch_all(store.reader()).await.map_err(from_sqlx)?;
     Ok(rows.into_iter().map(lease).collect())
 }
 

@@ -346,6 +346,10 @@ impl Store for SqliteStore {
         chunk::cancelled(self, leases).await
     }
 
+    async fn chunks_running(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        chunk::running(self, leases).await
+    }
+
     async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool> {
         chunk::may_publish(self, lease).await
     }

@@ -6,7 +6,7 @@ use chrono::{Days, TimeDelta};
 use outhaul_core::file::{
     FileBegin, FileBegun, FileIdentity, FileOutcome, FilePlace, FileRecord, PublishedFile, Upload, WriteGrant,
 };
-use outhaul_core::id::JobId;
+use outhaul_core::id::{JobId, Lease};
 use outhaul_core::job::JobStatus;
 use outhaul_core::reuse::Reuse;
 use outhaul_core::state::ChunkState;
@@ -296,6 +296,31 @@ pub(super) async fn leftovers_are_listed_until_removed(kit: Kit) {
     assert_eq!(bench.store.files_leftover(10).await.expect("files_leftover"), []);
     publish(&bench, next).await;
     publish(&bench, &chunks[3]).await;
+}
+
+pub(super) async fn leases_that_ended_are_told_from_those_that_run(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (_, chunks) = bench.running(4).await;
+    let leases: Vec<Lease> = chunks.iter().map(|chunk| chunk.lease).collect();
+    let running = async |leases: &[Lease]| {
+        let mut running = bench.store.chunks_running(leases).await.expect("chunks_running");
+        running.sort();
+        running
+    };
+    assert_eq!(running(&[]).await, []);
+    assert_eq!(running(&leases).await, leases);
+    ask(&bench, &chunks[0], Reuse::Never).await;
+    publish(&bench, &chunks[0]).await;
+    bench.fail(&chunks[1], Some(Duration::ZERO)).await.expect("still owned");
+    bench.store.chunks_return(&[leases[2]]).await.expect("chunks_return");
+    assert_eq!(running(&leases).await, leases[3..]);
+    bench.stage().await;
+    let next = [bench.claim_one().await.lease, bench.claim_one().await.lease];
+    let never = Lease { chunk: leases[3].chunk, fence: leases[3].fence + 1 };
+    let all: Vec<Lease> = leases.iter().chain(&next).copied().chain([never]).collect();
+    let mut expected = vec![next[0], next[1], leases[3]];
+    expected.sort();
+    assert_eq!(running(&all).await, expected, "the fence tells an attempt from the one before it");
 }
 
 pub(super) async fn recorded_files_are_found_by_key_and_date(kit: Kit) {

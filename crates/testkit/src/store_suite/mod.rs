@@ -247,6 +247,7 @@ fn all() -> Vec<Case<Kit>> {
         files::only_the_writer_records_a_file,
         files::the_next_writer_gets_the_leftover,
         files::leftovers_are_listed_until_removed,
+        files::leases_that_ended_are_told_from_those_that_run,
         files::recorded_files_are_found_by_key_and_date,
         files::a_file_is_got_by_its_own_job_only,
         base_paths::the_first_writer_makes_a_base_path_its_datasets,

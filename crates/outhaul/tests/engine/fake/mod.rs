@@ -282,6 +282,10 @@ impl Store for Fake {
             leases.iter().copied().filter(|lease| rows.owned(*lease).is_some_and(|row| row.job_cancelled)),
         ))
     }
+    async fn chunks_running(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
+        let mut rows = self.rows();
+        Ok(keys(leases.iter().copied().filter(|lease| rows.owned(*lease).is_some())))
+    }
     async fn chunk_may_publish(&self, lease: Lease) -> StoreResult<bool> {
         self.check("chunk_may_publish", &[lease])?;
         Ok(self.rows().owned(lease).is_some_and(|row| !row.job_cancelled))

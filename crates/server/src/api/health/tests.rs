@@ -7,7 +7,7 @@ use outhaul_core::outbox::NewOutboxMessage;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::StoreSettings;
 use outhaul_delivery::DeliveryHealth;
-use outhaul_export::settings::{StorageSettings, StorageTarget};
+use outhaul_export::settings::{FileAccess, StorageSettings, StorageTarget};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
@@ -32,7 +32,12 @@ impl Bench {
 
     async fn ask(&self, broker: Option<BrokerHealth>, method: Method, path: &str) -> (StatusCode, Value) {
         let target = StorageTarget::Local(self.folder.path().join("files"));
-        let storage = Storage::open(&StorageSettings { target, base_path: "exports/".into() }).unwrap();
+        let storage = Storage::open(&StorageSettings {
+            target,
+            base_path: "exports/".into(),
+            file_access: FileAccess::Owner,
+        })
+        .unwrap();
         let health = Health::new(self.store.clone(), storage, broker, crate::metrics::install());
         let router = health_router(Arc::new(health), Duration::from_secs(30));
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();

@@ -1,0 +1,90 @@
+//! Files of the embedded parts as the machine sees them: whose folder it is, and which disk they are on.
+//! Against the built binary.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Output};
+
+use common::sql::{POSITIONS, warehouse};
+use common::{Kind, STEADY, Stack};
+use serde_json::Value;
+
+const DAYS: [&str; 1] = ["2025-02-15"];
+
+async fn embedded(sections: &str) -> Stack {
+    let sections = format!("{STEADY}{}{sections}", warehouse(Kind::Embedded, POSITIONS));
+    let stack = Stack::new(Kind::Embedded, &sections).await;
+    stack.make_positions(&["ABC"], &DAYS).await;
+    stack
+}
+
+fn outhaul(stack: &Stack, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outhaul"));
+    command.args(arguments).arg("--config").arg(stack.config()).current_dir(stack.dir.path());
+    command.env("OUTHAUL__SERVER__LISTEN", "127.0.0.1:0");
+    command
+}
+
+/// What a command said, and whether it went well.
+fn said(output: Output) -> (bool, String) {
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_installation_is_refused_by_a_folder() {
+    let first = embedded("").await;
+    let mut server = first.serve("server", "api,worker,scheduler").await;
+    let files = first.files().canonicalize().expect("the folder is there");
+    let shared = format!("[storage]\nurl = \"file:{}\"\nbase_path = \"other/\"\n", files.display());
+    let second = embedded(&shared).await;
+    let marker = files.join(".staging/installation");
+
+    let refusal = |(well, text): (bool, String)| {
+        assert!(!well, "{text}");
+        for part in ["two installations must not share a folder", &marker.display().to_string()] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    };
+    // Before it has a database, and after.
+    refusal(said(outhaul(&second, &["check"]).output().expect("run check")));
+    refusal(said(outhaul(&second, &["serve"]).output().expect("run serve")));
+    assert!(second.dir.path().join("data/outhaul.db").exists());
+    refusal(said(outhaul(&second, &["check"]).output().expect("run check")));
+    assert!(server.terminate());
+    let (well, text) = said(outhaul(&first, &["check"]).output().expect("run check"));
+    assert!(well, "{text}");
+
+    // The other one is gone for good.
+    fs::remove_file(&marker).expect("remove the marker");
+    let other = second.serve("server", "api,worker,scheduler").await;
+    refusal(said(outhaul(&first, &["serve"]).output().expect("run serve")));
+    // It notices while it runs, too.
+    fs::write(&marker, "somebody").expect("change the marker");
+    let (status, problem) = other.client().get("/readyz").await.expect("an answer");
+    assert_eq!((status, &problem["errors"][0]["pointer"]), (503, &Value::from("storage")), "{problem}");
+}
+
+/// A volume that is mounted where files are published, and not where they are staged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_below_the_storage_is_refused() {
+    let stack = embedded("").await;
+    fs::create_dir_all(stack.files().join("exports")).expect("make the folder");
+    for command in ["check", "serve"] {
+        let inner = outhaul(&stack, &[command]);
+        let mut outer = Command::new("unshare");
+        // Mounts of its own; root in a name space of its own where the test is not run by root.
+        let is_root = said(Command::new("id").arg("-u").output().expect("run id")).1.trim() == "0";
+        outer.args(if is_root { &["--mount"][..] } else { &["--mount", "--map-root-user"] });
+        let mounts = "mount -t tmpfs none \"$0\" && exec \"$@\"";
+        outer.args(["sh", "-c", mounts]).arg(stack.files().join("exports"));
+        outer.arg(inner.get_program()).args(inner.get_args()).current_dir(stack.dir.path());
+        outer.env("OUTHAUL__SERVER__LISTEN", "127.0.0.1:0");
+        let (well, text) = said(outer.output().expect("run unshare"));
+        assert!(!well && text.contains("are on different file systems"), "{command}: {text}");
+        assert!(text.contains("/files/.staging") && text.contains("/files/exports"), "{command}: {text}");
+    }
+    let (well, text) = said(outhaul(&stack, &["check"]).output().expect("run check"));
+    assert!(well, "{text}");
+}

@@ -33,6 +33,7 @@ pub mod api;
 pub mod auth;
 pub mod cli;
 pub mod config;
+mod data_dir;
 pub mod definition;
 mod listen;
 pub mod log;

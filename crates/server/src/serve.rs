@@ -28,6 +28,7 @@ use self::delivery::Links;
 use crate::api::{self, AppState, Health, Watch};
 use crate::auth::{Anyone, Auth, AuthSettings, SetupError, Tokens, vouched};
 use crate::config::{Config, Problems};
+use crate::data_dir;
 use crate::listen::{self, Bounds};
 use crate::metrics;
 use crate::planning::RequestPlanner;
@@ -160,12 +161,8 @@ impl Running {
 
 /// Opens the database as the configuration says.
 pub async fn open_database(config: &Config, migrate: bool) -> Result<Opened, StartError> {
-    if let Some(path) = config.database.url.expose().strip_prefix("sqlite:")
-        && let Some(folder) = std::path::Path::new(path).parent()
-    {
-        let cannot = |error| StartError::Folder(folder.display().to_string(), error);
-        std::fs::create_dir_all(folder).map_err(cannot)?;
-    }
+    let cannot = |error| StartError::Folder(config.data_dir.display().to_string(), error);
+    data_dir::prepare(config).map_err(cannot)?;
     let options = OpenOptions {
         listen: config.database.listen,
         migrate,

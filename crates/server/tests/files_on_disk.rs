@@ -1,14 +1,16 @@
-//! Files of the embedded parts as the machine sees them: whose folder it is, and which disk they are on.
-//! Against the built binary.
+//! Files of the embedded parts as the machine sees them: who may read them, whose folder it is, and which
+//! disk they are on. Against the built binary.
 
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use common::sql::{POSITIONS, warehouse};
 use common::{Kind, STEADY, Stack};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const DAYS: [&str; 1] = ["2025-02-15"];
 
@@ -30,6 +32,71 @@ fn outhaul(stack: &Stack, arguments: &[&str]) -> Command {
 fn said(output: Output) -> (bool, String) {
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o7777
+}
+
+fn open_to(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("change the mode");
+}
+
+/// Everything below a folder, and the folder.
+fn below(place: &Path, found: &mut Vec<std::path::PathBuf>) {
+    found.push(place.to_owned());
+    for entry in fs::read_dir(place).into_iter().flatten() {
+        below(&entry.expect("an entry").path(), found);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_users_of_the_machine_read_nothing() {
+    let stack = embedded("").await;
+    // As an earlier version left it.
+    let data = stack.dir.path().join("data");
+    fs::create_dir(&data).expect("make the folder");
+    fs::write(data.join("outhaul.db"), "").expect("make the database");
+    open_to(&data, 0o755);
+    open_to(&data.join("outhaul.db"), 0o644);
+    // The folder of the test is nobody's business either, and must not be what closes the data.
+    open_to(stack.dir.path(), 0o755);
+
+    let server = stack.serve("server", "api,worker,scheduler").await;
+    let body = json!({ "items": [{ "key": "ABC", "effectiveDates": ["20250215"] }] });
+    server.client().complete(&body).await;
+
+    let mut found = Vec::new();
+    below(&data, &mut found);
+    let names: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
+    for name in ["outhaul.db", "outhaul.db-wal", "outhaul.db-shm", "outhaul.db.lock", "ABC_20250215.csv"] {
+        assert!(names.iter().any(|path| path.ends_with(&format!("/{name}"))), "{name} in {names:?}");
+    }
+    for path in &found {
+        assert_eq!(mode(path) & 0o077, 0, "{} is open to others", path.display());
+    }
+    let whoami = said(Command::new("id").arg("-u").output().expect("run id")).1;
+    if whoami.trim() == "0" {
+        for path in found {
+            let read = ["--reuid=65534", "--regid=65534", "--clear-groups", "head", "-c1"];
+            let output = Command::new("setpriv").args(read).arg(&path).output().expect("run setpriv");
+            let (_, text) = said(output);
+            assert!(text.contains("Permission denied"), "{}: {text}", path.display());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_group_reads_files_where_the_settings_say_so() {
+    let stack = embedded("[storage]\nfile_access = \"group\"\n").await;
+    let server = stack.serve("server", "api,worker,scheduler").await;
+    let body = json!({ "items": [{ "key": "ABC", "effectiveDates": ["20250215"] }] });
+    server.client().complete(&body).await;
+    let data = stack.dir.path().join("data");
+    assert_eq!(mode(&data), 0o750, "on the way to the files");
+    assert_eq!(mode(&data.join("outhaul.db")), 0o600);
+    assert_eq!(mode(&stack.files().join("exports/2025/02/15")), 0o750);
+    assert_eq!(mode(&stack.files().join("exports/2025/02/15/ABC_20250215.csv")), 0o640);
 }
 
 #[tokio::test(flavor = "multi_thread")]

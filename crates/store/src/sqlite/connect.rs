@@ -2,7 +2,7 @@
 //!
 //! One process serves a database, so whatever runs in it at this moment was left by one that is gone.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection, SqliteConnection, SqlitePool};
 
-use super::{Inner, SqliteStore};
+use super::{Inner, SqliteStore, private};
 use crate::error::from_sqlx;
 
 static MIGRATOR: Migrator = sqlx::migrate!("src/sqlite/migrations");
@@ -124,19 +124,18 @@ fn migration_refused(error: MigrateError) -> StoreError {
 /// Makes the folder and the file, and follows links: two names of one database must share one lock.
 fn settle_path(path: &Path) -> std::io::Result<PathBuf> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)?;
+        private::make_folders(folder)?;
     }
-    OpenOptions::new().append(true).create(true).open(path)?;
-    path.canonicalize()
+    drop(private::open(path)?);
+    let path = path.canonicalize()?;
+    private::close_companions(&path)?;
+    Ok(path)
 }
 
 /// Takes `<database>.lock` for the life of the returned handle, leaving our process id in it.
 fn lock(database: &Path) -> StoreResult<File> {
-    let mut name = database.as_os_str().to_owned();
-    name.push(".lock");
-    let path = PathBuf::from(name);
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = opened.map_err(|error| unavailable(&path, error))?;
+    let path = private::beside(database, ".lock");
+    let mut file = private::open(&path).map_err(|error| unavailable(&path, error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {

@@ -18,6 +18,7 @@ mod job;
 mod named_claim;
 mod outbox;
 mod outcome;
+mod private;
 mod progress;
 mod queue;
 mod redrive;

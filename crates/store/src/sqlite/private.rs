@@ -1,0 +1,64 @@
+//! Who may read an embedded database: nobody but the user that the process runs as. Payloads and claims
+//! are in it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Makes a folder and those above it that are missing. A folder that is there stays as it is.
+pub(super) fn make_folders(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Opens a file, and makes it if it is not there. One that others could read until now is closed to them:
+/// earlier versions left that to the umask.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    close_to_others(path)?;
+    Ok(file)
+}
+
+/// Closes the files that SQLite keeps beside a database to others. SQLite makes new ones with the mode of
+/// the database.
+pub(super) fn close_companions(database: &Path) -> io::Result<()> {
+    ["-wal", "-shm", "-journal"].iter().try_for_each(|suffix| close_to_others(&beside(database, suffix)))
+}
+
+/// The file whose name is the database's and a suffix.
+pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(unix)]
+fn close_to_others(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let mode = match fs::metadata(path) {
+        Ok(found) => found.permissions().mode(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    match fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)) {
+        // Somebody else's, who let us in: that is theirs to decide.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(not(unix))]
+fn close_to_others(_: &Path) -> io::Result<()> {
+    Ok(())
+}

@@ -22,7 +22,7 @@ pub struct FileIdentity {
 }
 
 /// The published file of an identity, as `file_cache` records it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
     /// Full key in the storage.
     pub path: String,
@@ -130,6 +130,16 @@ pub struct Leftover {
     pub upload: Option<Upload>,
 }
 
+/// An identity whose last writer ended without recording a file. The writer may have published one all the same:
+/// it was killed after publishing, or its lease ran out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// What the writer staged.
+    pub leftover: Leftover,
+    /// The file that was recorded before it; the storage may hold another one by now.
+    pub recorded: Option<FileRecord>,
+}
+
 /// A multipart upload that was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upload {
@@ -185,8 +195,9 @@ pub struct ManifestRow {
     pub effective_date: Option<NaiveDate>,
     /// The file as it was recorded for this job.
     pub file: crate::job::ChunkFile,
-    /// Whether the storage still holds this very generation.
+    /// Whether the storage still holds these bytes: this generation, or a later one with the same bytes. Path and
+    /// ETag of `file` are then those of the generation that is there now.
     pub current: bool,
-    /// The job that made what the storage holds now.
+    /// The job that made what the storage holds now; none where nobody recorded that.
     pub current_job: Option<JobId>,
 }

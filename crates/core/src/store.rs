@@ -13,7 +13,7 @@ use crate::announcement::{Announcement, ChunkName, DeliveryLag, NamedClaims};
 use crate::audit::{AuditEntry, AuditFilter, AuditRow};
 use crate::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use crate::file::{
-    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload,
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Unfinished, Upload,
 };
 use crate::history::{HistoryCursor, Transition};
 use crate::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
@@ -480,11 +480,15 @@ pub trait Store: Send + Sync {
     /// Records a multipart upload under the writer's fence; `false`: no longer the writer.
     async fn file_upload(&self, lease: Lease, identity: &FileIdentity, upload: &Upload) -> StoreResult<bool>;
 
-    /// Staged output whose writer no longer runs.
-    async fn files_leftover(&self, limit: u32) -> StoreResult<Vec<Leftover>>;
+    /// Identities whose writer no longer runs, with what it staged and what is recorded.
+    async fn files_leftover(&self, limit: u32) -> StoreResult<Vec<Unfinished>>;
 
     /// Forgets a leftover that was removed, unless a new writer took its place.
     async fn file_leftover_removed(&self, leftover: &Leftover) -> StoreResult<()>;
+
+    /// The same, where the storage no longer holds the recorded file: the generation rises by one, and no file is
+    /// recorded for it. Changes nothing if a new writer took the place, or another generation is recorded.
+    async fn file_leftover_replaced(&self, leftover: &Leftover, generation: i64) -> StoreResult<()>;
 
     // --- announcements and the outbox ---
 

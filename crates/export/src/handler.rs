@@ -226,6 +226,10 @@ impl Handler for ExportHandler {
     async fn remove_staged(&self, ended: HashSet<Lease>) -> Result<u64, String> {
         self.storage.remove_staged(ended).await.map_err(|error| error.to_string())
     }
+
+    async fn is_published(&self, record: &FileRecord) -> Result<bool, String> {
+        self.storage.is_there(record).await.map_err(|error| error.to_string())
+    }
 }
 
 impl ExportHandler {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outhaul_core::file::{FileOutcome, Leftover};
+use outhaul_core::file::{FileOutcome, FileRecord, Leftover};
 use outhaul_core::id::Lease;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
@@ -122,6 +122,12 @@ pub trait Handler: Send + Sync {
     /// Removes what attempts staged that have ended for good; returns how much there was.
     async fn remove_staged(&self, _ended: HashSet<Lease>) -> Result<u64, String> {
         Ok(0)
+    }
+
+    /// Whether the storage still holds a file that was recorded, after its identity's last writer ended without
+    /// recording one.
+    async fn is_published(&self, _record: &FileRecord) -> Result<bool, String> {
+        Ok(true)
     }
 
     /// The steps that are known before they run, in the order in which they are shown.

@@ -12,7 +12,7 @@ use outhaul_core::announcement::{Announcement, ChunkName, DeliveryLag, NamedClai
 use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{
-    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload,
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Unfinished, Upload,
 };
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
@@ -130,8 +130,9 @@ verbs! {
     file_begin(begin: &FileBegin) -> FileBegun;
     base_paths() -> Vec<BasePathOwner>;
     file_upload(lease: Lease, identity: &FileIdentity, upload: &Upload) -> bool;
-    files_leftover(limit: u32) -> Vec<Leftover>;
+    files_leftover(limit: u32) -> Vec<Unfinished>;
     file_leftover_removed(leftover: &Leftover) -> ();
+    file_leftover_replaced(leftover: &Leftover, generation: i64) -> ();
     announcements_take(queues: &[QueueId], window: u32, limit: u32) -> Vec<Announcement>;
     announcements_confirm(announcements: &[Announcement], expiry: Duration) -> ();
     announcements_clear(chunks: &[ChunkId]) -> ();

@@ -1,12 +1,12 @@
-//! The sweeper: removes staged files and open uploads of writers that no longer run. What it cannot
-//! remove is found again, and tried again.
+//! The sweeper: removes staged files and open uploads of writers that no longer run, and finds out whether they
+//! published over the file that is recorded. What it cannot remove or find out is tried again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outhaul_core::file::Leftover;
+use outhaul_core::file::{FileRecord, Leftover, Unfinished};
 use outhaul_core::id::Lease;
 use outhaul_core::store::{Store, StoreResult};
 use tracing::{info, warn};
@@ -61,6 +61,25 @@ impl Sweeper {
         }
         Ok(())
     }
+
+    async fn is_published(&self, record: &FileRecord) -> Result<bool, String> {
+        for handler in self.registry.handlers() {
+            if !handler.is_published(record).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes first, looks then: a late publish of the dead writer fails from the removal on, so that the look
+    /// sees whatever it has published. Returns the generation that the storage no longer holds.
+    async fn settle(&self, unfinished: &Unfinished) -> Result<Option<i64>, String> {
+        self.remove(&unfinished.leftover).await?;
+        match &unfinished.recorded {
+            Some(record) if !self.is_published(record).await? => Ok(Some(record.generation)),
+            _ => Ok(None),
+        }
+    }
 }
 
 #[async_trait]
@@ -75,12 +94,18 @@ impl Duty for Sweeper {
         self.remove_staged().await?;
         let leftovers = self.store.files_leftover(BATCH).await?;
         let mut removed = 0;
-        for leftover in &leftovers {
+        for unfinished in &leftovers {
+            let leftover = &unfinished.leftover;
             let attempt = leftover.lease;
-            match self.remove(leftover).await {
-                Ok(()) => {
+            match self.settle(unfinished).await {
+                Ok(None) => {
                     self.store.file_leftover_removed(leftover).await?;
                     info!(%attempt, "removed what attempt {attempt} left behind");
+                    removed += 1;
+                }
+                Ok(Some(generation)) => {
+                    self.store.file_leftover_replaced(leftover, generation).await?;
+                    warn!(%attempt, "attempt {attempt} ended without a record, and the file before it is gone");
                     removed += 1;
                 }
                 Err(error) => warn!(%attempt, %error, "cannot remove what attempt {attempt} left: {error}"),

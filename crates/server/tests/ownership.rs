@@ -167,6 +167,88 @@ async fn a_cancelled_job_publishes_nothing_more(kind: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_last_attempt_that_nobody_recorded_on_local_files() {
+    a_published_file_that_nobody_recorded(Kind::PostgresLocal, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_attempt_that_nobody_recorded_on_s3() {
+    a_published_file_that_nobody_recorded(Kind::PostgresS3, true).await;
+}
+
+/// A worker is killed after it has published over a recorded file and before it could record that, and no other
+/// attempt follows: the job is cancelled meanwhile, or that was the last attempt.
+async fn a_published_file_that_nobody_recorded(kind: Kind, cancelled: bool) {
+    let query = "with free as materialized (select set_config('lock_timeout', '0', true)), \
+         gate as materialized (select pg_advisory_xact_lock_shared(42) from free) \
+         select note, :key as key, :effective_date as day from gate, notes";
+    // Not lost while the machine is busy: there is one attempt.
+    let brisk =
+        BRISK.replace("max_attempts = 3", "max_attempts = 1").replace("lease = \"3s\"", "lease = \"20s\"");
+    let stack = Stack::new(kind, &format!("{brisk}{}", warehouse(kind, query))).await;
+    stack.source("create table notes (note text); insert into notes values ('first')").await;
+    let api = stack.serve("api", "api,scheduler").await;
+    let client = api.client();
+    let mut worker = stack.spawn("worker", "worker");
+    let first = client.complete(&one("ABC")).await;
+    let first = first["jobId"].as_str().expect("an id");
+    let file = client.files(first).await.remove(0);
+    let url = file["url"].as_str().expect("a URL");
+    assert_eq!(file["current"], true);
+
+    stack.source("update notes set note = 'second'").await;
+    let mut gate = Gate::shut(&stack).await;
+    let mut forced = one("ABC");
+    forced["output"] = json!({ "force": true });
+    let id = client.submit(&forced).await;
+    gate.reached_by(1).await;
+    // It is the writer already. From here on it can publish, and not record.
+    let mut holder = PgConnection::connect(stack.postgres_url()).await.expect("the database answers");
+    let mut held = holder.begin().await.expect("begin");
+    sqlx::query("select from file_cache for update").execute(&mut *held).await.expect("lock the file's row");
+    gate.open().await;
+    let mut looker = PgConnection::connect(stack.postgres_url()).await.expect("the database answers");
+    let waiting = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' \
+         and query like '%INSERT INTO chunk_file%'";
+    loop {
+        let sql = sqlx::AssertSqlSafe(format!("select count(*) {waiting}"));
+        let recording: i64 = sqlx::query_scalar(sql).fetch_one(&mut looker).await.expect("it answers");
+        if recording > 0 {
+            break;
+        }
+        assert!(!worker.has_ended(), "{}", worker.log());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    if cancelled {
+        let (status, job) =
+            client.post(&format!("/jobs/{id}/cancel"), &json!({})).await.expect("the API answers");
+        assert_eq!((status, &job["status"]), (202, &json!("CANCELLED")));
+    }
+    worker.kill9();
+    // The statement would go on without its worker.
+    let sql = sqlx::AssertSqlSafe(format!("select pg_terminate_backend(pid, 10000) {waiting}"));
+    sqlx::query(sql).execute(&mut looker).await.expect("it answers");
+    held.rollback().await.expect("rollback");
+
+    let next = stack.spawn("next", "worker");
+    client.wait_for(&id, if cancelled { "CANCELLED" } else { "FAILED" }).await;
+    let told = eventually("the list says that the file is gone", || async {
+        client.files(first).await[0]["current"] == false
+    });
+    told.await.unwrap_or_else(|error| panic!("{error}\n{}\n{}", api.log(), next.log()));
+    let (status, gone) = client.get(url).await.expect("the API answers");
+    assert_eq!(status, 410, "{gone}");
+    assert!(gone["detail"].as_str().is_some_and(|detail| detail.contains("submit it again")), "{gone}");
+
+    let again = client.complete(&one("ABC")).await;
+    assert_eq!((&again["filesGenerated"], &again["filesReused"]), (&json!(1), &json!(0)), "{again}");
+    let file = client.files(again["jobId"].as_str().expect("an id")).await.remove(0);
+    let bytes = client.download(file["url"].as_str().expect("a URL")).await;
+    assert_eq!(json!(sha256(&bytes)), file["sha256"]);
+    assert_eq!(stack.published().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_terminated_worker_gives_its_chunks_back() {
     let kind = Kind::PostgresLocal;
     let steady = STEADY.replace("[worker]", "[worker]\nshutdown_grace = \"100ms\"");

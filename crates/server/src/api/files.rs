@@ -1,5 +1,5 @@
 //! `/jobs/{jobId}/files`: the manifest of a job and the files themselves. The recorded checksum names
-//! the bytes, so a file that another generation replaced is never handed out under the old name.
+//! the bytes, so a file that a generation with other bytes replaced is never handed out under the old name.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -69,7 +69,8 @@ pub(super) struct FileView {
     pub reason: String,
     /// When it was generated.
     pub generated_at: DateTime<Utc>,
-    /// Whether the storage still holds this very file.
+    /// Whether the storage still holds these bytes. A newer job may have generated the same bytes again; `path` and
+    /// `etag` are then those of its file.
     pub current: bool,
     /// Where to get it from this server.
     #[schema(example = "/jobs/J20260102_0123456789ABC/files/f17")]
@@ -146,7 +147,7 @@ pub(super) async fn list(
         (status = 304, description = "The client has it already"),
         (status = 307, description = "The file, at a link that works for minutes", headers(("Location" = String, description = "The link"))),
         (status = 409, description = "What the storage holds differs from what was recorded", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "Another job has replaced the file; `detail` names it", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "The file was replaced by other bytes; `detail` names the job that did it", body = ProblemBody, content_type = "application/problem+json"),
         (status = 416, description = "The file has no such bytes", body = ProblemBody, content_type = "application/problem+json"),
         BadRequest, NotFound,
     )
@@ -163,11 +164,16 @@ pub(super) async fn get(
     let row = state.store.file_get(&job_id, file).await?;
     let row = row.ok_or_else(|| Problem::not_found("the job has no such file"))?;
     if !row.current {
-        let newer = match row.current_job {
-            Some(job) if may_know(&state, &caller, &job).await? => format!("; see job {job}"),
-            _ => String::new(),
+        let detail = match row.current_job {
+            Some(job) if may_know(&state, &caller, &job).await? => {
+                format!("a newer file has taken its place; see job {job}")
+            }
+            Some(_) => "a newer file has taken its place".to_owned(),
+            None => "the storage no longer holds this file: an attempt that was cancelled or failed has \
+                     replaced it; submit it again to have it generated"
+                .to_owned(),
         };
-        return Err(Problem::new(StatusCode::GONE, format!("a newer file has taken its place{newer}")));
+        return Err(Problem::new(StatusCode::GONE, detail));
     }
     if method == Method::HEAD {
         return look(&state, &job_id, &row, &headers).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul::{ChunkContext, Failed, Handler, Outcome, Registry, StepSpec};
-use outhaul_core::file::Leftover;
+use outhaul_core::file::{FileRecord, Leftover};
 use outhaul_core::id::Lease;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
@@ -85,6 +85,10 @@ impl Handler for Vouched {
 
     async fn remove_staged(&self, ended: HashSet<Lease>) -> Result<u64, String> {
         self.handler.remove_staged(ended).await
+    }
+
+    async fn is_published(&self, record: &FileRecord) -> Result<bool, String> {
+        self.handler.is_published(record).await
     }
 
     fn steps(&self) -> Vec<StepSpec> {

@@ -287,6 +287,16 @@ async fn a_replaced_file_is_gone_and_names_its_successor() {
     let (url, _) = server.file(&first).await;
     let mut forced = one_file();
     forced["output"] = json!({"force": true});
+    let same = server.complete(&forced).await;
+    let (file, newer) = (server.file(&first).await.1, server.file(&same).await.1);
+    assert_eq!((&file["current"], &file["etag"]), (&json!(true), &newer["etag"]), "the same bytes again");
+    assert_eq!(server.get(&url).await.bytes().await.unwrap(), "key,day,amount\nABC,2025-02-15,1\n");
+
+    let options =
+        sqlx::sqlite::SqliteConnectOptions::new().filename(server.folder.path().join("warehouse.db"));
+    let mut source = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    sqlx::query("update positions set amount = 2").execute(&mut source).await.unwrap();
+    source.close().await.unwrap();
     let second = server.complete(&forced).await;
     assert_eq!(server.file(&first).await.1["current"], false);
     let gone = server.get(&url).await;

@@ -206,6 +206,7 @@ async fn a_replaced_file_names_its_successor_only_to_those_who_may_see_it() {
     let url = ann.file(&first).await["url"].as_str().unwrap().to_owned();
     let mut forced = positions();
     forced["output"] = json!({"force": true});
+    server.source("update positions set amount = amount + 1").await;
     let second = bob.complete(&forced).await;
     let id = second.trim_start_matches("/jobs/");
     let gone = ann.get(&url).await;

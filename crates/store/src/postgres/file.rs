@@ -2,7 +2,8 @@
 
 use chrono::NaiveDate;
 use outhaul_core::file::{
-    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload, WriteGrant,
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Unfinished, Upload,
+    WriteGrant,
 };
 use outhaul_core::id::{ChunkId, JobId, Lease};
 use outhaul_core::store::{Page, StoreError, StoreResult};
@@ -37,6 +38,8 @@ struct LeftoverRow {
     writer_fence: i64,
     upload_path: Option<String>,
     upload_id: Option<String>,
+    #[sqlx(flatten)]
+    record: RecordColumns,
 }
 
 #[derive(FromRow)]
@@ -145,18 +148,21 @@ impl PostgresStore {
         Ok(done.rows_affected() > 0)
     }
 
-    pub(super) async fn leftovers(&self, limit: u32) -> StoreResult<Vec<Leftover>> {
+    pub(super) async fn leftovers(&self, limit: u32) -> StoreResult<Vec<Unfinished>> {
         let rows: Vec<LeftoverRow> = sqlx::query_as(include_str!("sql/files_leftover.sql"))
             .bind(i64::from(limit))
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        let leftover = |row: LeftoverRow| Leftover {
-            file: row.id,
-            lease: Lease { chunk: ChunkId(row.writer_chunk), fence: row.writer_fence },
-            upload: upload(row.upload_path, row.upload_id),
+        let unfinished = |row: LeftoverRow| Unfinished {
+            leftover: Leftover {
+                file: row.id,
+                lease: Lease { chunk: ChunkId(row.writer_chunk), fence: row.writer_fence },
+                upload: upload(row.upload_path, row.upload_id),
+            },
+            recorded: row.record.into_record(),
         };
-        Ok(rows.into_iter().map(leftover).collect())
+        Ok(rows.into_iter().map(unfinished).collect())
     }
 
     pub(super) async fn leftover_removed(&self, leftover: &Leftover) -> StoreResult<()> {
@@ -164,6 +170,18 @@ impl PostgresStore {
             .bind(leftover.file)
             .bind(leftover.lease.chunk.0)
             .bind(leftover.lease.fence)
+            .execute(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        Ok(())
+    }
+
+    pub(super) async fn leftover_replaced(&self, leftover: &Leftover, generation: i64) -> StoreResult<()> {
+        sqlx::query(include_str!("sql/file_leftover_replaced.sql"))
+            .bind(leftover.file)
+            .bind(leftover.lease.chunk.0)
+            .bind(leftover.lease.fence)
+            .bind(generation)
             .execute(&self.pool())
             .await
             .map_err(from_sqlx)?;

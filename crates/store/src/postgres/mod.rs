@@ -39,7 +39,7 @@ use outhaul_core::announcement::{Announcement, ChunkName, DeliveryLag, NamedClai
 use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{
-    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload,
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Unfinished, Upload,
 };
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
@@ -382,12 +382,16 @@ impl Store for PostgresStore {
         self.bounded(|| self.record_upload(lease, identity, upload)).await
     }
 
-    async fn files_leftover(&self, limit: u32) -> StoreResult<Vec<Leftover>> {
+    async fn files_leftover(&self, limit: u32) -> StoreResult<Vec<Unfinished>> {
         self.bounded(|| self.leftovers(limit)).await
     }
 
     async fn file_leftover_removed(&self, leftover: &Leftover) -> StoreResult<()> {
         self.bounded(|| self.leftover_removed(leftover)).await
+    }
+
+    async fn file_leftover_replaced(&self, leftover: &Leftover, generation: i64) -> StoreResult<()> {
+        self.bounded(|| self.leftover_replaced(leftover, generation)).await
     }
 
     async fn chunks_stage(&self, limit: u32) -> StoreResult<Staged> {

@@ -2,7 +2,8 @@
 
 use chrono::NaiveDate;
 use outhaul_core::file::{
-    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload, WriteGrant,
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Unfinished, Upload,
+    WriteGrant,
 };
 use outhaul_core::id::{ChunkId, JobId, Lease};
 use outhaul_core::job::ChunkFile;
@@ -193,6 +194,22 @@ impl Writer {
     }
 }
 
+/// An identity whose writer no longer runs.
+#[derive(sqlx::FromRow)]
+struct Ended {
+    #[sqlx(flatten)]
+    recorded: Recorded,
+    #[sqlx(flatten)]
+    writer: Writer,
+}
+
+impl Ended {
+    fn into_unfinished(self) -> Option<Unfinished> {
+        let recorded = self.recorded.into_file().map(|(_, record)| record);
+        Some(Unfinished { leftover: self.writer.into_leftover()?, recorded })
+    }
+}
+
 #[derive(sqlx::FromRow)]
 struct Identity {
     #[sqlx(flatten)]
@@ -303,13 +320,13 @@ pub(super) async fn upload(
         .await
 }
 
-pub(super) async fn leftover(store: &SqliteStore, limit: u32) -> StoreResult<Vec<Leftover>> {
-    let rows: Vec<Writer> = query_as(include_str!("sql/files_leftover.sql"))
+pub(super) async fn leftover(store: &SqliteStore, limit: u32) -> StoreResult<Vec<Unfinished>> {
+    let rows: Vec<Ended> = query_as(include_str!("sql/files_leftover.sql"))
         .bind(limit)
         .fetch_all(store.reader())
         .await
         .map_err(from_sqlx)?;
-    Ok(rows.into_iter().filter_map(Writer::into_leftover).collect())
+    Ok(rows.into_iter().filter_map(Ended::into_unfinished).collect())
 }
 
 pub(super) async fn leftover_removed(store: &SqliteStore, leftover: &Leftover) -> StoreResult<()> {
@@ -321,6 +338,29 @@ pub(super) async fn leftover_removed(store: &SqliteStore, leftover: &Leftover) -
                     .bind(file)
                     .bind(lease.chunk.0)
                     .bind(lease.fence)
+                    .execute(write.connection())
+                    .await
+                    .map_err(from_sqlx)?;
+                Ok(())
+            })
+        })
+        .await
+}
+
+pub(super) async fn leftover_replaced(
+    store: &SqliteStore,
+    leftover: &Leftover,
+    generation: i64,
+) -> StoreResult<()> {
+    let (file, lease) = (leftover.file, leftover.lease);
+    store
+        .write(move |write| {
+            Box::pin(async move {
+                sqlx::query(include_str!("sql/file_leftover_replaced.sql"))
+                    .bind(file)
+                    .bind(lease.chunk.0)
+                    .bind(lease.fence)
+                    .bind(generation)
                     .execute(write.connection())
                     .await
                     .map_err(from_sqlx)?;

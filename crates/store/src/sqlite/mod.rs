@@ -46,7 +46,7 @@ use outhaul_core::announcement::{Announcement, ChunkName, DeliveryLag, NamedClai
 use outhaul_core::audit::{AuditEntry, AuditFilter, AuditRow};
 use outhaul_core::dead_letter::{DeadLetter, DeadLetterCursor, DeadLetterFilter};
 use outhaul_core::file::{
-    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Upload,
+    BasePathOwner, FileBegin, FileBegun, FileIdentity, FileRecord, Leftover, ManifestRow, Unfinished, Upload,
 };
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
@@ -399,12 +399,16 @@ impl Store for SqliteStore {
         file::upload(self, lease, identity, upload).await
     }
 
-    async fn files_leftover(&self, limit: u32) -> StoreResult<Vec<Leftover>> {
+    async fn files_leftover(&self, limit: u32) -> StoreResult<Vec<Unfinished>> {
         file::leftover(self, limit).await
     }
 
     async fn file_leftover_removed(&self, leftover: &Leftover) -> StoreResult<()> {
         file::leftover_removed(self, leftover).await
+    }
+
+    async fn file_leftover_replaced(&self, leftover: &Leftover, generation: i64) -> StoreResult<()> {
+        file::leftover_replaced(self, leftover, generation).await
     }
 
     async fn chunks_stage(&self, limit: u32) -> StoreResult<Staged> {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use chrono::{Days, TimeDelta};
 use outhaul_core::file::{
-    FileBegin, FileBegun, FileIdentity, FileOutcome, FilePlace, FileRecord, PublishedFile, Upload, WriteGrant,
+    FileBegin, FileBegun, FileIdentity, FileOutcome, FilePlace, FileRecord, Leftover, PublishedFile, Upload,
+    WriteGrant,
 };
 use outhaul_core::id::{JobId, Lease};
 use outhaul_core::job::JobStatus;
@@ -185,7 +186,7 @@ pub(super) async fn what_may_be_reused(kit: Kit) {
             Some(ChunkState::Retry) => bench.store.files_leftover(10).await.expect("files_leftover"),
             other => panic!("{other:?}"),
         };
-        bench.store.file_leftover_removed(&leftover[0]).await.expect("file_leftover_removed");
+        bench.store.file_leftover_removed(&leftover[0].leftover).await.expect("file_leftover_removed");
     }
     for (scope, variant) in [("scope", ""), ("", "variant")] {
         let (_, third) = one(&bench).await;
@@ -218,6 +219,73 @@ pub(super) async fn a_newer_generation_supersedes(kit: Kit) {
         assert_eq!((row.file.generation, row.current), (n as i64 + 1, n == 2));
         assert_eq!(row.current_job.as_ref(), Some(&ids[2]), "which job made what is there now");
     }
+}
+
+pub(super) async fn equal_bytes_of_a_later_generation_are_current(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (mut ids, mut etags) = (Vec::new(), Vec::new());
+    for bytes in ["same", "other", "same"] {
+        let (id, chunk) = one(&bench).await;
+        ask(&bench, &chunk, Reuse::Never).await;
+        let mut finish = generated(&chunk, "K00000");
+        if let Some(FileOutcome::Generated(file)) = &mut finish.file {
+            file.sha256 = bytes.to_owned();
+            etags.push(file.etag.clone());
+        }
+        assert_eq!(bench.store.chunks_finish(&[finish]).await.expect("chunks_finish"), [chunk.lease]);
+        ids.push((id, chunk.lease.chunk));
+    }
+    for (n, (id, file)) in ids.iter().enumerate() {
+        let row = bench.store.files_list(id, None, 10).await.expect("files_list").items.remove(0);
+        assert_eq!((row.current, row.file.generation), (n != 1, n as i64 + 1));
+        // Where the bytes are now, the ETag is that of the generation that is there.
+        assert_eq!(row.file.etag, etags[if n == 1 { 1 } else { 2 }]);
+        assert_eq!(bench.store.file_get(id, *file).await.expect("file_get"), Some(row));
+    }
+}
+
+pub(super) async fn a_replaced_record_has_no_file(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (first_id, first) = one(&bench).await;
+    ask(&bench, &first, Reuse::Never).await;
+    publish(&bench, &first).await;
+    let listed =
+        async || bench.store.files_list(&first_id, None, 10).await.expect("files_list").items.remove(0);
+    let unfinished = async || bench.store.files_leftover(10).await.expect("files_leftover").remove(0);
+    let replaced = async |leftover: &Leftover, generation| {
+        bench.other.file_leftover_replaced(leftover, generation).await.expect("file_leftover_replaced");
+    };
+
+    // Publishes and dies before it is recorded. Then a second one takes over and dies, too.
+    let (_, dead) = one(&bench).await;
+    ask(&bench, &dead, Reuse::Never).await;
+    bench.fail(&dead, None).await.expect("still owned");
+    let stale = unfinished().await;
+    assert_eq!(stale.recorded.as_ref().map(|record| record.generation), Some(1));
+    let (_, next) = one(&bench).await;
+    ask(&bench, &next, Reuse::Never).await;
+    replaced(&stale.leftover, 1).await;
+    assert!(listed().await.current, "the new writer records what it publishes itself");
+    bench.fail(&next, None).await.expect("still owned");
+    let found = unfinished().await;
+    assert_eq!(found.leftover.lease, next.lease);
+    replaced(&found.leftover, 2).await;
+    assert!(listed().await.current, "another generation than the one that was looked at");
+    replaced(&found.leftover, 1).await;
+
+    let row = listed().await;
+    assert_eq!((row.current, &row.current_job, row.file.generation), (false, &None, 1));
+    assert_eq!(row.file.path, place("K00000").path, "what the job made is still told");
+    assert_eq!(bench.store.files_leftover(10).await.expect("files_leftover"), []);
+    let wanted = [("K00000".to_owned(), day())];
+    let recorded = bench.store.files_recorded("positions", "", "", &wanted).await.expect("files_recorded");
+    assert_eq!(recorded, [], "nothing that could be reused");
+    let (last_id, last) = one(&bench).await;
+    assert_eq!(ask(&bench, &last, Reuse::Any).await, FRESH);
+    publish(&bench, &last).await;
+    assert_eq!(listed().await.current_job, Some(last_id.clone()));
+    let row = bench.store.files_list(&last_id, None, 10).await.expect("files_list").items.remove(0);
+    assert_eq!((row.current, row.file.generation), (true, 3), "generations only rise");
 }
 
 pub(super) async fn only_the_writer_records_a_file(kit: Kit) {
@@ -279,6 +347,8 @@ pub(super) async fn leftovers_are_listed_until_removed(kit: Kit) {
         bench.fail(chunk, Some(Duration::from_secs(3600))).await.expect("still owned");
     }
     let mut found = bench.store.files_leftover(10).await.expect("files_leftover");
+    assert!(found.iter().all(|unfinished| unfinished.recorded.is_none()), "{found:?}");
+    let mut found: Vec<_> = found.drain(..).map(|unfinished| unfinished.leftover).collect();
     found.sort_by_key(|leftover| leftover.lease);
     let leases: Vec<_> = found.iter().map(|leftover| leftover.lease).collect();
     assert_eq!(leases, [chunks[0].lease, chunks[1].lease, chunks[2].lease]);

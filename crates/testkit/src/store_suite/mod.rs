@@ -244,6 +244,8 @@ fn all() -> Vec<Case<Kit>> {
         files::one_writer_at_a_time,
         files::what_may_be_reused,
         files::a_newer_generation_supersedes,
+        files::equal_bytes_of_a_later_generation_are_current,
+        files::a_replaced_record_has_no_file,
         files::only_the_writer_records_a_file,
         files::the_next_writer_gets_the_leftover,
         files::leftovers_are_listed_until_removed,

@@ -208,7 +208,7 @@ pub(super) async fn pruning_keeps_files_and_leftovers(kit: Kit) {
         "the manifest goes with the job"
     );
     let leftover = bench.store.files_leftover(10).await.expect("files_leftover");
-    assert_eq!(leftover.iter().map(|left| left.lease).collect::<Vec<_>>(), [chunks[1].lease]);
+    assert_eq!(leftover.iter().map(|left| left.leftover.lease).collect::<Vec<_>>(), [chunks[1].lease]);
     let (_, next) = bench.running(1).await;
     match bench.store.file_begin(&begin(&next[0], "K00000", Reuse::Any)).await.expect("file_begin") {
         FileBegun::Reusable(record) => assert_eq!((record.job_id, record.generation), (id, 1)),

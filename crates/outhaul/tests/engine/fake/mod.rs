@@ -387,7 +387,7 @@ impl Store for Fake {
         }))
     }
 
-    async fn files_leftover(&self, _: u32) -> StoreResult<Vec<Leftover>> {
+    async fn files_leftover(&self, _: u32) -> StoreResult<Vec<Unfinished>> {
         Ok(Vec::new())
     }
     async fn chunks_stage(&self, _: u32) -> StoreResult<Staged> {
@@ -611,6 +611,9 @@ impl Store for Fake {
         unreachable!("the engine never asks for this")
     }
     async fn file_leftover_removed(&self, _: &Leftover) -> StoreResult<()> {
+        unreachable!("the engine never asks for this")
+    }
+    async fn file_leftover_replaced(&self, _: &Leftover, _: i64) -> StoreResult<()> {
         unreachable!("the engine never asks for this")
     }
 }

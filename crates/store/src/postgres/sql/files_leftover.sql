@@ -1,4 +1,5 @@
-SELECT k.id, k.writer_chunk, k.writer_fence, k.upload_path, k.upload_id
+SELECT k.id, k.writer_chunk, k.writer_fence, k.upload_path, k.upload_id, k.generation, k.path, k.rows, k.bytes, k.sha256, k.etag, k.format,
+       k.definition, k.last_generated_at, k.claimed_at, k.job_id
 FROM file_cache k
 WHERE k.writer_chunk IS NOT NULL
   AND NOT EXISTS (SELECT FROM job_chunk w

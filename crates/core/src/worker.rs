@@ -141,10 +141,13 @@ pub struct Failure {
     pub expired: bool,
     /// Try again after this; `None`: give up.
     pub retry_in: Option<Duration>,
-    /// A short human cause, never a stack trace or a secret.
+    /// A short human cause, never a stack trace or a secret. Whoever may see the job reads it.
     pub cause: String,
     /// The step that failed, for custom jobs.
     pub step: Option<String>,
+    /// The cause for operators (dead letters, history, parking messages), where it says more: addresses, paths
+    /// of machines, settings.
+    pub detail: Option<String>,
 }
 
 /// A RUNNING chunk whose lease ran out.

@@ -129,8 +129,7 @@ impl ExportHandler {
         let problems = task.unless_stopped(looking).await?;
         let worst = problems.iter().find(|problem| problem.is_certain).or(problems.first());
         worst.map_or(Ok(()), |problem| {
-            let cause = problem.to_string().into();
-            Err(if problem.is_certain { Failed::Fatal(cause) } else { Failed::Retryable(cause) })
+            Err(source::insecure(&problem.dataset, &problem.to_string(), problem.is_certain))
         })
     }
 

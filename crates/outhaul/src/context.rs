@@ -321,7 +321,7 @@ impl ChunkContext {
         match self.unbroken(async move { store.file_upload(lease, &identity, &upload).await }).await? {
             Ok(true) => Ok(()),
             Ok(false) => Err(Failed::Stopped),
-            Err(error) => Err(Failed::Retryable(error.to_string().into())),
+            Err(error) => Err(refused(&error)),
         }
     }
 
@@ -353,7 +353,7 @@ impl ChunkContext {
             match self.unbroken(call(self.store.clone())).await? {
                 Ok(answer) => return Ok(answer),
                 Err(StoreError::Unavailable(_)) => {}
-                Err(error) => return Err(Failed::Retryable(error.to_string().into())),
+                Err(error) => return Err(refused(&error)),
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(LONGEST_WAIT),
@@ -371,6 +371,15 @@ impl ChunkContext {
         let call = self.engine.spawn(call);
         call.await.map_err(|_| Failed::Retryable("a database call broke off".into()))
     }
+}
+
+/// The engine's database did not take a call. Its own words are for operators.
+fn refused(error: &StoreError) -> Failed {
+    let text = match error {
+        StoreError::Unavailable(_) => "the engine's database is not available",
+        _ => "the engine's database refused a call",
+    };
+    Failed::Retryable(Cause::with_detail(text, error.to_string()).of(error))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a job type is to the engine: a name, its queues, and how one of its chunks is run.
 
 use std::collections::HashSet;
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use outhaul_core::retry::RetryPolicy;
 use serde_json::Value;
 
 use crate::context::ChunkContext;
+use crate::descriptors::none_left;
 
 /// How an attempt ended well.
 #[expect(clippy::large_enum_variant, reason = "one per attempt; a box would cost more than the copy")]
@@ -46,21 +48,45 @@ impl fmt::Debug for Outcome {
     }
 }
 
-/// Why an attempt failed: a short sentence for people, without a secret, without SQL.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Why an attempt failed: a short sentence for people, without a secret, without SQL. Whoever may see the job
+/// reads `text`, so it names no address, no path of a machine and no setting; what does is in `detail`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Cause {
-    /// The sentence.
+    /// The sentence that the job and its chunk show.
     pub text: String,
+    /// The sentence for operators, where it says more: dead letters, history, parking messages and the log
+    /// show it instead of `text`.
+    pub detail: Option<String>,
     /// The step that failed, for custom jobs.
     pub step: Option<String>,
     /// Not to be tried again sooner than this, because somebody asked for it.
     pub retry_in: Option<Duration>,
+    /// Whether this process had no file descriptor left. Such an attempt is not counted.
+    pub no_descriptors: bool,
+}
+
+impl Cause {
+    /// A cause of which operators are told more than those who submitted the job.
+    pub fn with_detail(text: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { detail: Some(detail.into()), ..Self::from(text) }
+    }
+
+    /// Notes whether the error behind it is a lack of file descriptors.
+    #[must_use]
+    pub fn of(self, error: &(dyn Error + 'static)) -> Self {
+        Self { no_descriptors: self.no_descriptors || none_left(error), ..self }
+    }
+
+    /// What operators are told.
+    pub fn for_operators(&self) -> &str {
+        self.detail.as_deref().unwrap_or(&self.text)
+    }
 }
 
 impl<T: Into<String>> From<T> for Cause {
     fn from(text: T) -> Self {
-        Self { text: text.into(), step: None, retry_in: None }
+        Self { text: text.into(), ..Self::default() }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod client;
 mod context;
+mod descriptors;
 mod duty;
 mod engine;
 mod envelope;

@@ -39,7 +39,7 @@ impl Reaper {
             Verdict::Dead => None,
         };
         let cause = "the worker stopped responding (lease ran out)".to_owned();
-        Failure { lease: chunk.lease, expired: true, retry_in, cause, step: None }
+        Failure { lease: chunk.lease, expired: true, retry_in, cause, step: None, detail: None }
     }
 
     /// Records the failures. One that the store refuses keeps none of the others from being recorded.

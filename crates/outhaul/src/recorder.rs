@@ -317,7 +317,7 @@ impl Flusher {
 fn tell_of_death(entry: &Entry) {
     let Write::Fail { cause, .. } = &entry.write else { return };
     let ClaimedChunk { job_id, job_type, chunk_key, attempt, .. } = &entry.chunk.chunk;
-    let (step, cause) = (cause.step.as_deref().unwrap_or_default(), clean(&cause.text));
+    let (step, cause) = (cause.step.as_deref().unwrap_or_default(), clean(cause.for_operators()));
     warn!(%job_id, job_type, chunk_key, attempt, step, cause, "job {job_id} {chunk_key} failed for good: {cause}");
 }
 
@@ -340,11 +340,16 @@ fn failure(entry: &Entry) -> Option<Failure> {
         Verdict::Retry(wait) => Some(wait.max(cause.retry_in.unwrap_or_default()).min(LONGEST_WAIT)),
         Verdict::Dead => None,
     };
-    let (step, cause) = (cause.step.clone(), clean(&cause.text));
-    Some(Failure { lease: chunk.lease, expired: false, retry_in, cause, step })
+    Some(recordable(chunk.lease, cause, retry_in))
+}
+
+/// A failure as it is stored.
+pub(crate) fn recordable(lease: Lease, cause: &Cause, retry_in: Option<Duration>) -> Failure {
+    let detail = cause.detail.as_deref().map(clean);
+    Failure { lease, expired: false, retry_in, cause: clean(&cause.text), step: cause.step.clone(), detail }
 }
 
 /// A cause that every database takes: no control characters (PostgreSQL refuses NUL), not endless.
-pub(crate) fn clean(cause: &str) -> String {
+fn clean(cause: &str) -> String {
     cause.chars().map(|c| if c.is_control() { ' ' } else { c }).take(CAUSE_CHARS).collect()
 }

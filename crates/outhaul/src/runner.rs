@@ -11,6 +11,7 @@ use tokio::task::JoinError;
 use tracing::{Instrument, debug, info_span, warn};
 
 use crate::context::{ChunkContext, Stop};
+use crate::descriptors;
 use crate::handler::{Cause, Failed, Handler, Outcome};
 use crate::job::runtime::JobRuntime;
 use crate::owned::OwnedChunk;
@@ -65,6 +66,12 @@ impl Runner {
             let (rows, bytes) = chunk.pulse.moved();
             let (job_id, chunk_key) = (&chunk.chunk.job_id, &chunk.chunk.chunk_key);
             debug!(%job_id, %chunk_key, rows, bytes, ?ended, "attempt ended");
+            let ended = tolerate(ended);
+            if matches!(&ended, Ended::Returned(Err(Failed::Retryable(cause))) if cause.no_descriptors) {
+                let _ =
+                    tokio::time::timeout(descriptors::PAUSE, chunk.stop_signal().wait_for(Option::is_some))
+                        .await;
+            }
             runner.settle(chunk, ended);
         });
     }
@@ -127,6 +134,14 @@ pub(crate) fn first_line(payload: &(dyn Any + Send)) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
+/// Marks a failure that came about while the process had no descriptors: many errors do not say that they did.
+fn tolerate(mut ended: Ended) -> Ended {
+    if let Ended::Returned(Err(Failed::Retryable(cause))) = &mut ended {
+        cause.no_descriptors = cause.no_descriptors || descriptors::are_short();
+    }
+    ended
+}
+
 /// What to record, from how the attempt ended and what it was told.
 fn verdict(chunk: &OwnedChunk, ended: Ended) -> Write {
     let fail = |cause: Cause| Write::Fail { cause, fatal: false };
@@ -150,6 +165,12 @@ fn verdict(chunk: &OwnedChunk, ended: Ended) -> Write {
         (Some(Stop::TimedOut), _) => cut_off(format!("timed out after {}", limit(|h, d| h.timeout(d)))),
         (Some(Stop::Stalled), _) => cut_off(format!("no data for {}", limit(|h, d| h.stall_timeout(d)))),
         (Some(Stop::Shutdown), _) | (None, Ended::NotStarted) => Write::Return { stopping: true },
+        (None, Ended::Returned(Err(Failed::Retryable(cause)))) if cause.no_descriptors => {
+            let (job_id, chunk_key) = (&chunk.chunk.job_id, &chunk.chunk.chunk_key);
+            let cause = cause.for_operators();
+            warn!(%job_id, %chunk_key, cause, "worker.no_descriptors: job {job_id} {chunk_key} is put back uncounted");
+            Write::Snooze(descriptors::LATER)
+        }
         (None, Ended::Returned(Err(Failed::Retryable(cause)))) => fail(cause),
         // The store told the handler, not we: its job was cancelled, or its lease is gone.
         (None, Ended::Returned(Err(Failed::Stopped))) => Write::Unexplained,

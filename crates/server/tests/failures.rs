@@ -203,9 +203,29 @@ async fn a_secret_is_nowhere(kind: Kind) {
         let error = job["errorMessage"].as_str().expect("an error");
         assert!(error.contains(&format!("source `{dataset}`")), "names the source: {error}");
         assert_eq!(stack.chunks(&id, "DEAD").await, [(3, 3, true)], "it was tried again");
-        for path in ["", "/chunks", "/files"] {
-            said += &client.get(&format!("/jobs/{id}{path}")).await.expect("the API answers").1.to_string();
+        let mut shown = String::new();
+        for path in [
+            format!("/jobs/{id}"),
+            format!("/jobs/{id}/chunks"),
+            format!("/jobs/{id}/events"),
+            "/jobs".into(),
+        ] {
+            let answer =
+                client.http.get(format!("{}{path}", client.base)).send().await.expect("the API answers");
+            shown += &answer.text().await.expect("text");
         }
+        // Whoever may see the job is told neither an address nor a database nor a user; operators are.
+        for ours in ["127.0.0.1", "nowhere", "no_such_database", "reader", "refused"] {
+            assert!(!shown.contains(ours), "{ours}: {shown}");
+        }
+        let letters = client.all(&format!("/dead-letters?jobId={id}")).await;
+        let history = client.all(&format!("/jobs/{id}/history")).await;
+        for told in [&letters[0]["cause"], &history.last().expect("its end")["cause"]] {
+            let told = told.as_str().expect("a cause");
+            assert!(told.starts_with(&format!("source `{dataset}` is not available: ")), "{told}");
+        }
+        said += &shown;
+        said += &client.get(&format!("/jobs/{id}/files")).await.expect("the API answers").1.to_string();
     }
     for path in
         ["/jobs", "/datasets", "/queues", "/workers", "/readyz", "/healthz", "/metrics", "/openapi.json"]

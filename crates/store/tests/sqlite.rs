@@ -378,6 +378,7 @@ async fn what_a_previous_process_was_running_has_expired() {
         retry_in: Some(Duration::ZERO),
         cause: "gone".into(),
         step: None,
+        detail: None,
     };
     let settled = store.chunks_fail(&[failure]).await.unwrap();
     assert_eq!(settled[0].state, ChunkState::Retry);

@@ -22,7 +22,7 @@ use bytes::{Bytes, BytesMut};
 use chrono::NaiveDate;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use outhaul::Failed;
+use outhaul::{Cause, Failed};
 use outhaul_core::progress::Total;
 
 use crate::dataset::Dataset;
@@ -252,6 +252,22 @@ fn short(message: &str) -> String {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),
     }
+}
+
+/// The failure of a source that cannot be reached or read now. Why is for operators: it may name addresses,
+/// users and settings.
+fn not_available(source: &str, why: &str, error: &sqlx::Error) -> Failed {
+    let text = format!("source `{source}` is not available");
+    let detail = format!("{text}: {why}");
+    Failed::Retryable(Cause::with_detail(text, detail).of(error))
+}
+
+/// The failure of a dataset whose rows might be shown to those who may not see them. What is wrong, and what to
+/// do, is for operators: it names users, tables and settings.
+pub(crate) fn insecure(dataset: &str, problem: &str, is_certain: bool) -> Failed {
+    let holds = if is_certain { "does not hold" } else { "cannot be looked at now" };
+    let cause = Cause::with_detail(format!("row-level security of dataset `{dataset}` {holds}"), problem);
+    if is_certain { Failed::Fatal(cause) } else { Failed::Retryable(cause) }
 }
 
 /// The failure of a query that no further attempt can help.

@@ -15,7 +15,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use super::pg_session::Sessions;
 use super::{
     Outflow, Query, RowSecurityProblem, Sink, Source, StopSignal, Words, count_within, does_not_fit,
-    pg_rights, pg_row_security, pg_total, short,
+    insecure, not_available, pg_rights, pg_row_security, pg_total, short,
 };
 use crate::dataset::Dataset;
 use crate::rights::Rights;
@@ -53,6 +53,11 @@ impl PostgresSource {
         self.failed_with(query.dataset, error, query.words())
     }
 
+    fn insecure(&self, query: &Query<'_>, problem: &str) -> Failed {
+        let problem = format!("dataset `{}` on source `{}`: {}", query.dataset, self.name, short(problem));
+        insecure(query.dataset, &problem, true)
+    }
+
     fn failed_with(&self, dataset: &str, error: &sqlx::Error, words: Words) -> Failed {
         let source = &self.name;
         match error {
@@ -62,13 +67,13 @@ impl PostgresSource {
                     does_not_fit(dataset, source, "the query writes; it must only read")
                 } else if is_about_the_query(&code) {
                     does_not_fit(dataset, source, &words)
+                } else if is_about_the_server(&code) {
+                    not_available(source, &short(&words), error)
                 } else {
                     Failed::Retryable(format!("source `{source}` failed: {}", short(&words)).into())
                 }
             }
-            other => {
-                Failed::Retryable(format!("source `{source}` is not available: {}", cause(other)).into())
-            }
+            other => not_available(source, &cause(other), other),
         }
     }
 }
@@ -150,7 +155,12 @@ impl Source for PostgresSource {
                 }
                 Err(failed) => {
                     let whose = role.map(|role| format!("role `{role}`: ")).unwrap_or_default();
-                    problems.push((format!("{whose}{failed}"), matches!(failed, Failed::Fatal(_))));
+                    let is_certain = matches!(failed, Failed::Fatal(_));
+                    let why = match &failed {
+                        Failed::Retryable(cause) | Failed::Fatal(cause) => cause.for_operators().to_owned(),
+                        Failed::Stopped => failed.to_string(),
+                    };
+                    problems.push((format!("{whose}{why}"), is_certain));
                 }
             }
         }
@@ -181,8 +191,8 @@ impl PostgresSource {
         // Looked at before the dataset is first used, too; but rights can be given, and row-level security
         // taken away, while a worker runs.
         if let Some(name) = &acting.unbound {
-            let cause = format!("row-level security is nothing to `{name}`");
-            return Err(does_not_fit(query.dataset, &self.name, &cause).into());
+            let problem = format!("row-level security is nothing to `{name}`");
+            return Err(self.insecure(query, &problem).into());
         }
         let problems = tokio::select! {
             biased;
@@ -191,7 +201,7 @@ impl PostgresSource {
                 problems.map_err(Broken::Source)?,
         };
         match problems.first() {
-            Some(problem) => Err(does_not_fit(query.dataset, &self.name, problem).into()),
+            Some(problem) => Err(self.insecure(query, problem).into()),
             None => Ok(()),
         }
     }
@@ -267,6 +277,12 @@ const READ_ONLY: &str = "25006";
 /// schema (3F).
 fn is_about_the_query(code: &str) -> bool {
     ["42", "22", "21", "0A", "3F"].iter().any(|class| code.starts_with(class))
+}
+
+/// SQLSTATEs about the way to the server, who signs in and what the machine has left. Their words name
+/// addresses, users and settings: `no pg_hba.conf entry for host "10.0.0.5"`.
+fn is_about_the_server(code: &str) -> bool {
+    ["08", "28", "3D", "53", "58", "F0"].iter().any(|class| code.starts_with(class))
 }
 
 /// A cause in a few words, without anything that a URL may hold.

@@ -17,7 +17,9 @@ use sqlx::{
 use tracing::debug;
 
 use super::params::Template;
-use super::{Count, Outflow, Query, Sink, Source, StopSignal, Words, count_within, does_not_fit, short};
+use super::{
+    Count, Outflow, Query, Sink, Source, StopSignal, Words, count_within, does_not_fit, not_available, short,
+};
 use crate::format::csv::Csv;
 use crate::format::float;
 use crate::settings::SourceSettings;
@@ -74,12 +76,10 @@ impl SqliteSource {
                 if is_about_the_query(answer.code().as_deref()) {
                     does_not_fit(dataset, source, &words)
                 } else {
-                    Failed::Retryable(format!("source `{source}` is not available: {}", short(&words)).into())
+                    not_available(source, &short(&words), error)
                 }
             }
-            _ => Failed::Retryable(
-                format!("source `{source}` is not available: its file cannot be read").into(),
-            ),
+            _ => not_available(source, "its file cannot be read", error),
         }
     }
 }
@@ -141,7 +141,10 @@ impl Source for SqliteSource {
     }
 
     async fn check(&self) -> Result<(), String> {
-        let unavailable = |error: sqlx::Error| self.failed_with("", &error, Words::Own).to_string();
+        let unavailable = |error: sqlx::Error| match self.failed_with("", &error, Words::Own) {
+            Failed::Retryable(cause) | Failed::Fatal(cause) => cause.for_operators().to_owned(),
+            stopped @ Failed::Stopped => stopped.to_string(),
+        };
         let mut connection = self.open().await.map_err(unavailable)?;
         // Opening reads nothing; this looks at the file's header.
         sqlx::query("select count(*) from sqlite_schema")

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{HOSTILE, Kept, counted, export, never, query, sqlite};
 use futures::FutureExt as _;
-use outhaul::Failed;
+use outhaul::{Cause, Failed};
 use outhaul_core::progress::Total;
 use outhaul_export::format::csv::Csv;
 use outhaul_export::settings::{SourceSettings, SourceUrl};
@@ -97,8 +97,8 @@ async fn a_missing_file_is_worth_another_attempt_and_is_not_made() {
     let source = SqliteSource::new(&sqlite(path.clone()), &path);
     let failed = run(&source, "select 1", "k").await.unwrap_err();
     let cause = "source `warehouse` is not available: unable to open database file";
-    assert_eq!(failed, Failed::Retryable(cause.into()));
-    assert!(source.check().await.unwrap_err().contains("warehouse"));
+    assert_eq!(failed, Failed::Retryable(Cause::with_detail("source `warehouse` is not available", cause)));
+    assert_eq!(source.check().await.unwrap_err(), cause);
     assert!(!path.exists());
     std::fs::write(&path, "this is not a database, not at all, but long enough to be looked at by SQLite")
         .unwrap();

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use outhaul_core::retry::Verdict;
 use outhaul_core::store::{Store, StoreResult};
-use outhaul_core::worker::{ClaimedChunk, Failure, Finish, NewWorker, Want};
+use outhaul_core::worker::{ClaimedChunk, Finish, NewWorker, Want};
 
 use super::context;
-use crate::handler::{Cause, Failed, Handler, Outcome};
-use crate::recorder::clean;
+use crate::handler::{Failed, Handler, Outcome};
+use crate::recorder::recordable;
 use crate::registry::Registry;
 use crate::runner::first_line;
 
@@ -103,13 +103,11 @@ async fn run(
             return Ok(());
         }
     };
-    let Cause { text: cause, step, .. } = cause;
     let retry_in = match policy.judge(attempt, fatal, 0.0) {
         Verdict::Retry(_) => Some(Duration::ZERO),
         Verdict::Dead => None,
     };
     *(if retry_in.is_some() { &mut drained.retried } else { &mut drained.dead }) += 1;
-    let cause = clean(&cause);
-    store.chunks_fail(&[Failure { lease, expired: false, retry_in, cause, step }]).await?;
+    store.chunks_fail(&[recordable(lease, &cause, retry_in)]).await?;
     Ok(())
 }

@@ -95,6 +95,7 @@ async fn who_lost_the_lease_commits_nothing() {
             retry_in: Some(Duration::ZERO),
             cause: "lease ran out".to_owned(),
             step: None,
+            detail: None,
         };
         assert_eq!(bench.store.chunks_fail(&[lost]).await.unwrap().len(), 1);
         let (context, _second_stopper) = testing::context(bench.claim().await, bench.store.clone());

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use outhaul::Failed;
+use outhaul::{Cause, Failed};
 use outhaul_core::audit::{AuditAct, AuditEntry};
 use outhaul_core::id::JobId;
 use outhaul_core::identity::{ANONYMOUS, Identity};
@@ -84,9 +84,10 @@ impl Vouch {
                     format!("the identity provider no longer vouches for its submitter (answered {status})");
                 Err(Failed::Fatal(cause.into()))
             }
-            Answer::Unknown(mut cause) => {
-                cause.text = format!("nobody can vouch for its submitter now: {}", cause.text);
-                Err(Failed::Retryable(cause))
+            Answer::Unknown(cause) => {
+                let said = |why: &str| format!("nobody can vouch for its submitter now: {why}");
+                let (text, detail) = (said(&cause.text), cause.detail.as_deref().map(said));
+                Err(Failed::Retryable(Cause { text, detail, ..cause }))
             }
         }
     }
@@ -136,7 +137,10 @@ impl Vouch {
             match tokio::spawn(call(self.store.clone())).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(StoreError::Unavailable(_))) => {}
-                Ok(Err(error)) => return Err(Failed::Retryable(error.to_string().into())),
+                Ok(Err(error)) => {
+                    let text = "the engine's database refused a call";
+                    return Err(Failed::Retryable(Cause::with_detail(text, error.to_string())));
+                }
                 Err(_) => return Err(Failed::Retryable("a database call broke off".into())),
             }
             tokio::time::sleep(wait).await;

@@ -48,8 +48,8 @@ impl Question {
 
     /// Asks with a JSON body; `id` names the question, for signatures.
     pub(crate) async fn ask(&self, id: &str, body: String) -> Answer {
-        if let Some(refusal) = self.refusal() {
-            return Answer::Unknown(refusal.into());
+        if let Err(refused) = self.client.check(&self.url) {
+            return Answer::Unknown(refused.into());
         }
         let (asker, headers) = (self.clone(), self.signer.headers(id, clock::now().timestamp(), &body));
         let exchange = self.client.threads.spawn(async move { asker.exchange(headers, body).await });

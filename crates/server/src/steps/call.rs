@@ -1,11 +1,12 @@
 //! One call: sent, answered and read within the step's time, and never more than the cap kept of the
-//! answer. Causes name the host, never the path, the query or anything that was sent or received.
+//! answer. Causes name no place; for operators they name the host, never the path, the query or anything that
+//! was sent or received.
 
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use outhaul::Failed;
+use outhaul::{Cause, Failed};
 use outhaul_core::clock;
 use outhaul_core::duration::short;
 use reqwest::Response;
@@ -36,7 +37,7 @@ pub(super) struct Call {
 impl Client {
     /// Makes the call; a result is JSON text.
     pub(super) async fn call(&self, call: Call) -> Result<String, Failed> {
-        self.check(&call.url).map_err(|refused| Failed::Fatal(refused.to_string().into()))?;
+        self.check(&call.url).map_err(|refused| Failed::Fatal(refused.into()))?;
         let timeout = call.timeout;
         let client = self.clone();
         let exchange = self.threads.spawn(async move { client.exchange(call).await });
@@ -92,20 +93,26 @@ async fn read(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, Strin
 /// Why there was no answer.
 pub(super) fn not_answered(url: &Url, error: &reqwest::Error) -> Failed {
     if let Some(refused) = find::<Refused>(error) {
-        return Failed::Fatal(refused.to_string().into());
-    }
-    if let Some(not_found) = find::<NotFound>(error) {
-        return retryable(not_found.to_string());
+        return Failed::Fatal(refused.clone().into());
     }
     let place = place(url);
-    if error.is_connect() && error.is_timeout() {
-        return retryable(format!("cannot connect to {place}: no answer within {}", short(TO_CONNECT)));
+    let cause = if let Some(not_found) = find::<NotFound>(error) {
+        Cause::with_detail("cannot find the address that it calls", not_found.to_string())
+    } else if error.is_connect() && error.is_timeout() {
+        let detail = format!("cannot connect to {place}: no answer within {}", short(TO_CONNECT));
+        Cause::with_detail("cannot connect", detail)
+    } else if error.is_connect() {
+        Cause::with_detail("cannot connect", format!("cannot connect to {place}: {}", reason(error)))
+    } else {
+        Cause::with_detail("no answer", format!("no answer from {place}: {}", reason(error)))
+    };
+    Failed::Retryable(cause.of(error))
+}
+
+impl From<Refused> for Cause {
+    fn from(refused: Refused) -> Self {
+        Self::with_detail("the address that it calls is not allowed", refused.to_string())
     }
-    let reason = reason(error);
-    if error.is_connect() {
-        return retryable(format!("cannot connect to {place}: {reason}"));
-    }
-    retryable(format!("no answer from {place}: {reason}"))
 }
 
 /// Host and port.

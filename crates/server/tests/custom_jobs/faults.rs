@@ -91,13 +91,23 @@ async fn behave(mut stream: TcpStream, habit: Habit, elsewhere: String) -> std::
     }
 }
 
-/// Submits, waits for the end, and compares cause and attempts.
-async fn dies(client: &Client, stack: &Stack, job_type: &str, cause: &str, attempts: i64) {
+/// Submits, waits for the end, and compares attempts and what is told: to everybody, and to operators.
+async fn dies(client: &Client, stack: &Stack, job_type: &str, (cause, detail): (&str, &str), attempts: i64) {
     let id = client.submit(&json!({ "jobType": job_type, "payload": { "n": 1 } })).await;
     let job = client.wait_for(&id, "FAILED").await;
     let expected = format!("Chunk failed after retries: step=go: {cause}");
     let said = job["errorMessage"].as_str().expect("a cause");
     assert!(said.starts_with(&expected), "{job_type}: {said:?}, not {expected:?}");
+    // No answer that its submitter may see names a place or a setting of ours.
+    for path in
+        [format!("/jobs/{id}"), format!("/jobs/{id}/chunks"), format!("/jobs/{id}/events"), "/jobs".into()]
+    {
+        let answer = client.http.get(format!("{}{path}", client.base)).send().await.expect("the API answers");
+        let answer = answer.text().await.expect("text");
+        assert!(!answer.contains("127.0.0.") && !answer.contains("[http]"), "{path}: {answer}");
+    }
+    let letters = client.all(&format!("/dead-letters?jobId={id}")).await;
+    assert!(letters[0]["cause"].as_str().is_some_and(|told| told.starts_with(detail)), "{letters:?}");
     let chunks = stack.chunks(&id, "DEAD").await;
     assert_eq!((chunks[0].0, chunks[0].2), (attempts, true), "{job_type}: {job}");
     let letters = client.all(&format!("/jobs/{id}/history")).await;
@@ -149,19 +159,20 @@ async fn endpoints_that_misbehave_end_their_jobs_and_nothing_else() {
     let server = stack.serve("server", "api,worker,scheduler").await;
     let client = &server.client();
 
+    let same = |cause: &'static str| (cause, cause);
     let (down, private) = (format!("cannot connect to {down}: "), format!("{} is ", private.ip()));
     let gibberish = format!("no answer from {}: ", places[6].1);
     let rude = format!("no answer from {}: ", places[5].1);
     tokio::join!(
-        dies(client, &stack, "DOWN", &down, 2),
-        dies(client, &stack, "SILENT", "no answer within 1s", 2),
-        dies(client, &stack, "SLOW", "no answer within 1s", 2),
-        dies(client, &stack, "ENDLESS", "answered with more than ", 2),
-        dies(client, &stack, "SHORT", "the answer was cut short", 2),
-        dies(client, &stack, "RUDE", &rude, 2),
-        dies(client, &stack, "GIBBERISH", &gibberish, 2),
-        dies(client, &stack, "REDIRECT", "answered 307 Temporary Redirect", 1),
-        dies(client, &stack, "PRIVATE", &private, 1),
+        dies(client, &stack, "DOWN", ("cannot connect", &down), 2),
+        dies(client, &stack, "SILENT", same("no answer within 1s"), 2),
+        dies(client, &stack, "SLOW", same("no answer within 1s"), 2),
+        dies(client, &stack, "ENDLESS", same("answered with more than "), 2),
+        dies(client, &stack, "SHORT", same("the answer was cut short"), 2),
+        dies(client, &stack, "RUDE", ("no answer", &rude), 2),
+        dies(client, &stack, "GIBBERISH", ("no answer", &gibberish), 2),
+        dies(client, &stack, "REDIRECT", same("answered 307 Temporary Redirect"), 1),
+        dies(client, &stack, "PRIVATE", ("the address that it calls is not allowed", &private), 1),
     );
     assert_eq!(good.calls().len(), 0, "no redirect is followed");
     assert_eq!(private_calls.load(Ordering::SeqCst), 0, "an address that is not named is not dialled");

@@ -12,7 +12,7 @@ use outhaul_testkit::test_db::TestDb;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-use crate::people::{AUTH, submitter};
+use crate::people::{AUTH, operator, submitter};
 use crate::server::{DAY, Server};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,6 +128,13 @@ fn cases(key: &str) -> Value {
     json!({"dataset": "cases", "items": [{"key": key, "effectiveDates": [DAY]}]})
 }
 
+/// Why a job failed, as operators are told.
+async fn cause(server: &Server, job: &str) -> String {
+    let job_id = job.rsplit('/').next().unwrap();
+    let letters = server.at(operator()).items(&format!("/dead-letters?jobId={job_id}")).await;
+    letters[0]["cause"].as_str().unwrap().to_owned()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_table_of_two_that_loses_its_policies_while_a_server_runs_ends_the_job() {
     let source = Source::new().await;
@@ -142,6 +149,8 @@ async fn one_table_of_two_that_loses_its_policies_while_a_server_runs_ends_the_j
     let job = kent.submit(&cases("B")).await;
     let failed = kent.until(&job, "FAILED").await;
     let said = failed["errorMessage"].as_str().unwrap();
+    assert!(said.ends_with(": row-level security of dataset `cases` does not hold"), "{said}");
+    let said = cause(&server, &job).await;
     assert!(said.contains("reads table `public.b` without row-level security"), "{said}");
     assert!(said.contains("unsecured_tables") && !said.contains("union"), "what to do, and no SQL: {said}");
     assert_eq!(kent.items(&format!("{job}/files")).await, Vec::<Value>::new());
@@ -192,7 +201,8 @@ async fn a_function_with_the_rights_of_its_owner_is_refused() {
     source.run("alter function all_b() security definer").await;
     let job = kent.submit(&cases("B")).await;
     let failed = kent.until(&job, "FAILED").await;
-    assert!(failed["errorMessage"].as_str().unwrap().contains("SECURITY DEFINER"), "{failed}");
+    assert!(failed["errorMessage"].as_str().unwrap().ends_with("does not hold"), "{failed}");
+    assert!(cause(&server, &job).await.contains("SECURITY DEFINER"));
     assert_eq!(kent.items(&format!("{job}/files")).await, Vec::<Value>::new());
     server.stop().await;
 }

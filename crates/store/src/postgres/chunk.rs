@@ -162,6 +162,7 @@ impl PostgresStore {
             .bind(failures.iter().map(|failure| failure.cause.as_str()).collect::<Vec<_>>())
             .bind(failures.iter().map(|failure| failure.step.as_deref()).collect::<Vec<_>>())
             .bind(self.settings.parking)
+            .bind(failures.iter().map(|failure| failure.detail.as_deref()).collect::<Vec<_>>())
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;

@@ -28,6 +28,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (7, "delivery", include_str!("migrations/0007_delivery.sql")),
     (9, "shown_version", include_str!("migrations/0009_shown_version.sql")),
     (11, "records", include_str!("migrations/0011_records.sql")),
+    (13, "error_detail", include_str!("migrations/0013_error_detail.sql")),
 ];
 
 /// The key of the lock under which migrations run.

@@ -25,6 +25,7 @@ struct Failed<'a> {
     expired: bool,
     run_at: Option<i64>,
     cause: &'a str,
+    detail: Option<&'a str>,
     step: Option<&'a str>,
 }
 
@@ -38,6 +39,7 @@ struct FailedChunk {
     effective_date: Option<NaiveDate>,
     step: Option<String>,
     error_message: Option<String>,
+    error_detail: Option<String>,
 }
 
 impl FailedChunk {
@@ -52,9 +54,10 @@ impl FailedChunk {
         format!("Chunk failed after retries: {name}: {}", self.error_message.as_deref().unwrap_or_default())
     }
 
-    /// The failure as history tells it: a final one is two transitions in one.
+    /// The failure as history tells operators of it: a final one is two transitions in one.
     fn entries(&self, owners: &Owners, state: ChunkState) -> Vec<Entry<'_>> {
-        let (step, cause) = (self.step.as_deref(), self.error_message.as_deref());
+        let cause = self.error_detail.as_deref().or(self.error_message.as_deref());
+        let step = self.step.as_deref();
         let entry = |from, to| Entry { from, step, cause, ..owners.entry(&self.moved, to) };
         match state {
             ChunkState::Dead => vec![
@@ -81,6 +84,7 @@ async fn fail_in(write: &mut Write, failures: &[Failure]) -> StoreResult<Vec<Set
             expired: failure.expired,
             run_at: failure.retry_in.map(|wait| now.saturating_add(micros(wait))),
             cause: &failure.cause,
+            detail: failure.detail.as_deref(),
             step: failure.step.as_deref(),
         })
         .collect();

@@ -23,6 +23,7 @@ pub(super) async fn a_dead_chunk_is_parked_once(kit: Kit) {
         retry_in: None,
         cause: "no such table".to_owned(),
         step: None,
+        detail: None,
     };
     let begun = Instant::now();
     assert_eq!(bench.store.chunks_fail(&[failure]).await.expect("chunks_fail").len(), 1);

@@ -131,6 +131,7 @@ impl Bench {
             retry_in,
             cause: cause.to_owned(),
             step: step.map(str::to_owned),
+            detail: None,
         };
         let settled = self.store.chunks_fail(&[failure]).await.expect("chunks_fail");
         state_of(&settled, chunk.lease)

@@ -107,6 +107,49 @@ pub(super) async fn a_dead_chunk_is_a_letter_until_it_is_redriven(kit: Kit) {
     bench.counts_hold().await;
 }
 
+/// What only operators may read is in dead letters and history, and in nothing that the job shows.
+pub(super) async fn operators_are_told_more(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (id, chunks) = bench.running_of(custom()).await;
+    let failure = |lease, retry_in, detail: Option<&str>| outhaul_core::worker::Failure {
+        lease,
+        expired: false,
+        retry_in,
+        cause: "cannot connect".to_owned(),
+        step: Some("deliver".to_owned()),
+        detail: detail.map(str::to_owned),
+    };
+    let fail = async |failure| {
+        let settled = bench.store.chunks_fail(&[failure]).await.expect("chunks_fail");
+        assert_eq!(settled.len(), 1, "still owned");
+    };
+    let shown = async || {
+        let chunk = bench.store.chunks_list(&id, None, None, 10).await.expect("chunks_list").items.remove(0);
+        (bench.job(&id).await.error_message, chunk.error_message)
+    };
+    let whole = "cannot connect to 10.0.0.7:8025: connection refused";
+    fail(failure(chunks[0].lease, Some(Duration::ZERO), Some(whole))).await;
+    let cause = Some("cannot connect".to_owned());
+    assert_eq!(shown().await, (None, cause.clone()));
+    let again = bench.claim_again().await;
+    fail(failure(again.lease, None, Some(whole))).await;
+    let sentence = Some("Chunk failed after retries: step=deliver: cannot connect".to_owned());
+    assert_eq!(shown().await, (sentence.clone(), cause.clone()));
+
+    assert_eq!(letters(&bench, &all()).await[0].cause, whole);
+    assert_eq!(letters(&bench, &text("10.0.0.7")).await.len(), 1, "they can look for it");
+    let told: Vec<_> = bench.history(&id, None).await.into_iter().filter_map(|entry| entry.cause).collect();
+    assert_eq!(told, [whole; 3], "of the retry, and twice of the death");
+
+    // A later failure without more to tell leaves nothing of the one before.
+    assert_eq!(redrive(&bench, &text("10.0.0.7"), 10).await, 1);
+    let last = bench.claim_one().await;
+    fail(failure(last.lease, None, None)).await;
+    assert_eq!(letters(&bench, &all()).await[0].cause, "cannot connect");
+    assert_eq!(letters(&bench, &text("10.0.0.7")).await, []);
+    assert_eq!(shown().await, (sentence, cause));
+}
+
 pub(super) async fn letters_page_newest_first(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     let id = bench.submit(NewJob { on_failure: OnFailure::Continue, ..job(5) }).await.job_id;
@@ -118,6 +161,7 @@ pub(super) async fn letters_page_newest_first(kit: Kit) {
         retry_in: None,
         cause: format!("cause {n}"),
         step: None,
+        detail: None,
     };
     bench.store.chunks_fail(&[failure(1), failure(0), failure(2)]).await.expect("chunks_fail");
     bench.store.chunks_fail(&[failure(4)]).await.expect("chunks_fail");

@@ -149,6 +149,7 @@ fn failure(chunk: &ClaimedChunk, again: bool) -> Failure {
         retry_in: again.then_some(Duration::ZERO),
         cause: "broken".to_owned(),
         step: None,
+        detail: None,
     }
 }
 

@@ -124,6 +124,7 @@ pub(super) async fn a_stale_lease_beside_the_current_one_changes_nothing(kit: Ki
         retry_in: (cause == "stale").then_some(LONG),
         cause: cause.to_owned(),
         step: None,
+        detail: None,
     };
     let failures = [failure(chunks[2].lease, "stale"), failure(again[2].lease, "current")];
     let settled = bench.store.chunks_fail(&failures).await.expect("chunks_fail");

@@ -207,6 +207,7 @@ pub(super) async fn cancelling_is_told(kit: Kit) {
         retry_in: None,
         cause: "lost".to_owned(),
         step: None,
+        detail: None,
     };
     bench.expired(1).await;
     bench.store.chunks_fail(&[lost]).await.expect("chunks_fail");
@@ -240,6 +241,7 @@ pub(super) async fn lost_leases_are_told(kit: Kit) {
         retry_in,
         cause: "the worker stopped answering".to_owned(),
         step: None,
+        detail: None,
     };
     bench.expired(1).await;
     let failure = lost(chunks[0].lease, Some(Duration::ZERO));
@@ -288,6 +290,7 @@ pub(super) async fn history_pages_completely(kit: Kit) {
                 retry_in: (round < 2).then_some(Duration::ZERO),
                 cause: "broken".to_owned(),
                 step: None,
+                detail: None,
             })
             .collect();
         bench.store.chunks_fail(&failures).await.expect("chunks_fail");

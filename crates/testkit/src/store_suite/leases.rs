@@ -37,7 +37,14 @@ async fn nothing_is_written(store: &dyn Store, bench: &Bench, stale: &ClaimedChu
     let lease = stale.lease;
     let upload = Upload { path: "exports/x".to_owned(), upload_id: "u".to_owned() };
     let key = stale.key.as_deref().expect("exports have keys");
-    let failure = |expired| Failure { lease, expired, retry_in: None, cause: "stale".to_owned(), step: None };
+    let failure = |expired| Failure {
+        lease,
+        expired,
+        retry_in: None,
+        cause: "stale".to_owned(),
+        step: None,
+        detail: None,
+    };
     assert_eq!(store.chunks_finish(&[plain(stale)]).await.expect("chunks_finish"), []);
     assert_eq!(store.chunks_fail(&[failure(false)]).await.expect("chunks_fail"), []);
     assert_eq!(store.chunks_fail(&[failure(true)]).await.expect("chunks_fail"), []);
@@ -80,7 +87,14 @@ pub(super) async fn a_stale_fence_is_refused_by_every_verb(kit: Kit) {
 }
 
 fn lost(lease: Lease, retry_in: Option<Duration>) -> Failure {
-    Failure { lease, expired: true, retry_in, cause: "the worker stopped answering".to_owned(), step: None }
+    Failure {
+        lease,
+        expired: true,
+        retry_in,
+        cause: "the worker stopped answering".to_owned(),
+        step: None,
+        detail: None,
+    }
 }
 
 pub(super) async fn only_a_lease_that_ran_out_expires(kit: Kit) {

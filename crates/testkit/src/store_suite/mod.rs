@@ -208,6 +208,7 @@ fn all() -> Vec<Case<Kit>> {
         history::lost_leases_are_told,
         history::history_pages_completely,
         dead_letters::a_dead_chunk_is_a_letter_until_it_is_redriven,
+        dead_letters::operators_are_told_more,
         dead_letters::letters_page_newest_first,
         dead_letters::letters_are_filtered,
         dead_letters::a_redrive_takes_the_oldest_first,

@@ -327,6 +327,7 @@ impl Walk {
             retry_in: (!last).then_some(Duration::ZERO),
             cause: "broken".to_owned(),
             step: None,
+            detail: None,
         };
         let failed = async |failure| !store.chunks_fail(&[failure]).await.expect("chunks_fail").is_empty();
         if matches!(event, Event::ExpireRetryable | Event::ExpireFinal) && state == ChunkState::Running {

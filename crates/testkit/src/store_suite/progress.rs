@@ -87,6 +87,7 @@ pub(super) async fn only_the_owner_records_progress(kit: Kit) {
         retry_in: Some(Duration::ZERO),
         cause: "lost".to_owned(),
         step: None,
+        detail: None,
     };
     assert_eq!(bench.store.chunks_fail(&[failure]).await.expect("chunks_fail").len(), 1);
     assert_eq!(bench.store.chunks_return(&[given_back.lease]).await.expect("chunks_return").len(), 1);

@@ -14,7 +14,14 @@ use outhaul_core::worker::{ClaimedChunk, Failure, Want};
 use super::bench::{Bench, Kit, LONG, SETTINGS, SHORT_LEASE, at_once, job, plain, register};
 
 fn reap(chunk: &ClaimedChunk) -> Failure {
-    Failure { lease: chunk.lease, expired: true, retry_in: Some(LONG), cause: "lost".to_owned(), step: None }
+    Failure {
+        lease: chunk.lease,
+        expired: true,
+        retry_in: Some(LONG),
+        cause: "lost".to_owned(),
+        step: None,
+        detail: None,
+    }
 }
 
 /// The store itself and, where there may be one, another process's.
@@ -83,6 +90,7 @@ pub(super) async fn claim_against_reap(kit: Kit) {
                         retry_in: Some(Duration::ZERO),
                         cause: "lost".to_owned(),
                         step: None,
+                        detail: None,
                     })
                     .collect();
                 store.chunks_fail(&failures).await.expect("chunks_fail");
@@ -210,6 +218,7 @@ pub(super) async fn two_last_failures_end_the_job_once(kit: Kit) {
                     retry_in: None,
                     cause: "broken".to_owned(),
                     step: None,
+                    detail: None,
                 };
                 async move { store.chunks_fail(&[failure]).await.expect("chunks_fail").len() }
             })
@@ -252,6 +261,7 @@ pub(super) async fn batches_that_cross_do_not_deadlock(kit: Kit) {
                             retry_in: None,
                             cause: "broken".to_owned(),
                             step: None,
+                            detail: None,
                         };
                         let failures: Vec<_> = batch.iter().map(fail).collect();
                         store.chunks_fail(&failures).await.expect("chunks_fail").len()

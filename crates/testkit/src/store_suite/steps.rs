@@ -160,6 +160,7 @@ pub(super) async fn recording_against_reaping(kit: Kit) {
             retry_in: Some(Duration::ZERO),
             cause: "lost".to_owned(),
             step: None,
+            detail: None,
         };
         let recording = tokio::spawn(async move { record(&*owner, lease, "step", "1").await });
         let reaping = tokio::spawn(async move { reaper.chunks_fail(&[failure]).await.expect("chunks_fail") });

@@ -137,6 +137,7 @@ async fn reap(store: &dyn Store, limit: u32) {
             retry_in: (found.attempt < 4).then_some(Duration::ZERO),
             cause: "lost".to_owned(),
             step: None,
+            detail: None,
         })
         .collect();
     store.chunks_fail(&failures).await.expect("chunks_fail");
@@ -295,6 +296,7 @@ impl Task {
                 retry_in: (!last).then_some(Duration::ZERO),
                 cause: "broken".to_owned(),
                 step: None,
+                detail: None,
             });
         }
         self.store.chunks_fail(&failures).await.expect("chunks_fail");

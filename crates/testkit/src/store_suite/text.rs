@@ -83,7 +83,14 @@ pub(super) async fn hostile_text_is_stored_and_read_back(kit: Kit) {
         };
         assert_eq!(bench.store.chunks_finish(&[finish]).await.expect("chunks_finish").len(), 1, "{n}");
         let cause = text.clone();
-        let failure = Failure { lease: claimed[1].lease, expired: false, retry_in: None, cause, step: None };
+        let failure = Failure {
+            lease: claimed[1].lease,
+            expired: false,
+            retry_in: None,
+            cause,
+            step: None,
+            detail: None,
+        };
         assert_eq!(bench.store.chunks_fail(&[failure]).await.expect("chunks_fail").len(), 1, "{n}");
 
         let rows = bench.store.chunks_list(&new.job_id, None, None, 10).await.expect("chunks_list").items;
@@ -147,6 +154,7 @@ pub(super) async fn nul_breaks_nothing(kit: Kit) {
         retry_in: Some(Duration::ZERO),
         cause,
         step: None,
+        detail: None,
     };
     if bench.store.chunks_fail(&[failure(nul())]).await.is_err() {
         let settled = bench.store.chunks_fail(&[failure("a b".to_owned())]).await.expect("chunks_fail");

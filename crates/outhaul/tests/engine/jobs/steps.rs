@@ -85,6 +85,7 @@ async fn who_lost_the_lease_records_nothing_and_the_next_owner_goes_on() {
         retry_in: Some(Duration::ZERO),
         cause: "lease ran out".to_owned(),
         step: None,
+        detail: None,
     };
     assert_eq!(stage.store.chunks_fail(&[lost]).await.unwrap().len(), 1);
     let second = claim(&stage).await;
@@ -154,6 +155,7 @@ async fn a_recorded_result_of_another_shape_is_not_taken_for_missing() {
         retry_in: Some(Duration::ZERO),
         cause: String::new(),
         step: None,
+        detail: None,
     };
     stage.store.chunks_fail(&[again]).await.unwrap();
     let (context, _stopper) = testing::context(claim(&stage).await, stage.store.clone());

@@ -79,7 +79,8 @@ impl Bench {
         let lease = context.chunk().lease;
         if let Err(Failed::Retryable(cause)) = &ended {
             let (cause, step) = (cause.text.clone(), cause.step.clone());
-            let failure = Failure { lease, expired: false, retry_in: Some(Duration::ZERO), cause, step };
+            let failure =
+                Failure { lease, expired: false, retry_in: Some(Duration::ZERO), cause, step, detail: None };
             assert_eq!(self.store.chunks_fail(&[failure]).await.unwrap().len(), 1);
             self.store.chunks_stage(10).await.unwrap();
         } else {

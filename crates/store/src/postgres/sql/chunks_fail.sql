@@ -2,8 +2,8 @@
 -- written: fewer run than were shown, so its version rises.
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (i.id, i.fence) *
-    FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::interval[], $5::text[], $6::text[])
-         AS i (id, fence, expired, retry_in, cause, step)
+    FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::interval[], $5::text[], $6::text[], $8::text[])
+         AS i (id, fence, expired, retry_in, cause, step, detail)
 ), locked AS MATERIALIZED (
     SELECT c.id, c.fence, c.job_id, c.started_at, c.key, c.effective_date, c.chunk_key, c.worker_id,
            clock_timestamp() AS at,
@@ -21,7 +21,7 @@ WITH input AS MATERIALIZED (
     SET state = l.state,
         returned = CASE WHEN l.state = 'CANCELLED' THEN c.returned ELSE 0 END,
         lost = CASE WHEN l.state = 'CANCELLED' THEN c.lost WHEN i.expired THEN c.lost + 1 ELSE 0 END,
-        lease_until = NULL, worker_id = NULL, error_message = i.cause, step = i.step,
+        lease_until = NULL, worker_id = NULL, error_message = i.cause, error_detail = i.detail, step = i.step,
         first_failed_at = COALESCE(c.first_failed_at, l.at),
         run_at = CASE WHEN l.state = 'RETRY' THEN l.at + i.retry_in END,
         completed_at = CASE WHEN l.state <> 'RETRY' THEN l.at END
@@ -29,15 +29,15 @@ WITH input AS MATERIALIZED (
     JOIN input i ON i.id = l.id AND i.fence = l.fence
     WHERE c.id = l.id
     RETURNING c.id, c.fence, c.job_id, c.state, c.attempt, c.chunk_key, c.key, c.effective_date,
-              l.worker_id, l.started_at, i.cause, i.step, l.at,
+              l.worker_id, l.started_at, i.cause, COALESCE(i.detail, i.cause) AS detail, i.step, l.at,
               CASE
                   WHEN i.step IS NOT NULL THEN 'step=' || i.step
                   WHEN l.key IS NULL THEN 'chunk=' || l.chunk_key
                   ELSE 'key=' || l.key || ' date=' || to_char(l.effective_date, 'YYYY-MM-DD') END AS name
 ), told AS (
-    -- A final failure is two transitions in one.
+    -- A final failure is two transitions in one. History and parking messages are for operators.
     INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state, step, cause)
-    SELECT m.id, m.at, m.worker_id, m.attempt, t.from_state, t.to_state, m.step, m.cause
+    SELECT m.id, m.at, m.worker_id, m.attempt, t.from_state, t.to_state, m.step, m.detail
     FROM moved m
     CROSS JOIN LATERAL (
         VALUES (1, 'RUNNING', CASE WHEN m.state = 'DEAD' THEN 'RETRY' ELSE m.state END), (2, 'RETRY', 'DEAD')
@@ -50,7 +50,7 @@ WITH input AS MATERIALIZED (
     SELECT d.message_id,
            json_build_object(
                'messageId', d.message_id, 'jobId', d.job, 'chunkKey', d.chunk_key, 'key', d.key,
-               'effectiveDate', to_char(d.effective_date, 'YYYYMMDD'), 'attempts', d.attempt, 'cause', d.cause)::text
+               'effectiveDate', to_char(d.effective_date, 'YYYYMMDD'), 'attempts', d.attempt, 'cause', d.detail)::text
     FROM (
         SELECT j.job_id || '/' || m.chunk_key || '/' || m.fence AS message_id, j.job_id AS job, m.*
         FROM moved m

@@ -14,7 +14,7 @@ WITH released AS MATERIALIZED (
     SELECT p.id, p.at, NULL, p.attempt, 'CREATED', 'DEAD', p.cause FROM picked p
 ), moved AS (
     UPDATE job_chunk c
-    SET state = 'DEAD', error_message = p.cause, completed_at = p.at,
+    SET state = 'DEAD', error_message = p.cause, error_detail = NULL, completed_at = p.at,
         first_failed_at = COALESCE(c.first_failed_at, p.at)
     FROM picked p
     WHERE c.id = p.id

@@ -10,7 +10,7 @@ FROM (
       AND ($2::text IS NULL OR j.job_type = $2)
       AND ($3::text IS NULL OR j.dataset = $3)
       AND ($4::text IS NULL
-           OR position(lower($4) IN lower(concat_ws(E'\n', c.error_message, c.step, j.job_id, c.chunk_key))) > 0)
+           OR position(lower($4) IN lower(concat_ws(E'\n', COALESCE(c.error_detail, c.error_message), c.step, j.job_id, c.chunk_key))) > 0)
       AND ($5::timestamptz IS NULL OR c.completed_at >= $5)
       AND ($6::timestamptz IS NULL OR c.completed_at < $6)
     ORDER BY c.completed_at, c.id

@@ -1,9 +1,10 @@
 -- A chunk of a CANCELLED job is recorded as CANCELLED.
--- ?1 [{chunk, fence, expired, run_at: null | when to try again, cause, step}, …], ?2 now
+-- ?1 [{chunk, fence, expired, run_at: null | when to try again, cause, detail, step}, …], ?2 now
 UPDATE job_chunk
 SET state = after.state,
     run_at = iif(after.state = 'RETRY', after.run_at, NULL),
     error_message = after.cause,
+    error_detail = after.detail,
     step = after.step,
     first_failed_at = coalesce(first_failed_at, ?2),
     completed_at = iif(after.state = 'RETRY', NULL, ?2),
@@ -12,7 +13,7 @@ SET state = after.state,
     lease_until = NULL, worker_id = NULL
 FROM (
     SELECT c.id, f.value ->> 'expired' AS expired, f.value ->> 'run_at' AS run_at, f.value ->> 'cause' AS cause,
-           f.value ->> 'step' AS step,
+           f.value ->> 'detail' AS detail, f.value ->> 'step' AS step,
            CASE WHEN j.status = 'CANCELLED' THEN 'CANCELLED'
                 WHEN f.value ->> 'run_at' IS NULL THEN 'DEAD'
                 ELSE 'RETRY' END AS state
@@ -23,4 +24,4 @@ FROM (
       AND (NOT f.value ->> 'expired' OR c.lease_until < ?2)
 ) AS after
 WHERE job_chunk.id = after.id
-RETURNING id, fence, job_id, started_at, state, chunk_key, key, effective_date, step, error_message
+RETURNING id, fence, job_id, started_at, state, chunk_key, key, effective_date, step, error_message, error_detail

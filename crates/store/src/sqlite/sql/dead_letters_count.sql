@@ -7,7 +7,7 @@ WHERE c.state = 'DEAD' AND j.pruned_at IS NULL AND j.status IN ('FAILED', 'IN_PR
   AND (?1 IS NULL OR j.job_id = ?1)
   AND (?2 IS NULL OR j.job_type = ?2)
   AND (?3 IS NULL OR j.dataset = ?3)
-  AND (?4 IS NULL OR instr(lower(c.error_message), lower(?4)) OR instr(lower(c.step), lower(?4))
+  AND (?4 IS NULL OR instr(lower(coalesce(c.error_detail, c.error_message)), lower(?4)) OR instr(lower(c.step), lower(?4))
        OR instr(lower(j.job_id), lower(?4)) OR instr(lower(c.chunk_key), lower(?4)))
   AND c.completed_at >= coalesce(?5, -9223372036854775808)
   AND c.completed_at < coalesce(?6, 9223372036854775807)

@@ -1,6 +1,7 @@
 -- ?1 job id, ?2 job type, ?3 dataset, ?4 text, ?5 at or after, ?6 before, ?7 ?8 after this time and chunk, or null,
 -- ?9 limit
-SELECT c.id, j.job_id, c.chunk_key, j.job_type, j.dataset, coalesce(c.error_message, '') AS cause, c.step, c.attempt,
+SELECT c.id, j.job_id, c.chunk_key, j.job_type, j.dataset, coalesce(c.error_detail, c.error_message, '') AS cause, c.step,
+       c.attempt,
        coalesce(c.first_failed_at, c.completed_at) AS first_failed_at, c.completed_at AS last_failed_at
 FROM job_chunk AS c INDEXED BY chunk_dead
 CROSS JOIN job AS j ON j.id = c.job_id
@@ -8,7 +9,7 @@ WHERE c.state = 'DEAD' AND j.pruned_at IS NULL
   AND (?1 IS NULL OR j.job_id = ?1)
   AND (?2 IS NULL OR j.job_type = ?2)
   AND (?3 IS NULL OR j.dataset = ?3)
-  AND (?4 IS NULL OR instr(lower(c.error_message), lower(?4)) OR instr(lower(c.step), lower(?4))
+  AND (?4 IS NULL OR instr(lower(coalesce(c.error_detail, c.error_message)), lower(?4)) OR instr(lower(c.step), lower(?4))
        OR instr(lower(j.job_id), lower(?4)) OR instr(lower(c.chunk_key), lower(?4)))
   AND c.completed_at >= coalesce(?5, -9223372036854775808)
   AND (?6 IS NULL OR c.completed_at < ?6)

@@ -35,6 +35,7 @@ pub mod cli;
 pub mod config;
 mod data_dir;
 pub mod definition;
+mod descriptors;
 mod listen;
 pub mod log;
 pub mod metrics;

@@ -30,7 +30,7 @@ pub(crate) struct Bounds {
     /// How long a client may leave an answer untaken. An answer that has nothing to say for longer, such
     /// as a stream of events, is not cut.
     pub(crate) taking: Duration,
-    /// How many connections may be open; further ones wait until one is closed.
+    /// How many connections may be open; further ones wait until one is closed. See `descriptors.rs`.
     pub(crate) connections: usize,
 }
 

@@ -29,6 +29,7 @@ use crate::api::{self, AppState, Health, Watch};
 use crate::auth::{Anyone, Auth, AuthSettings, SetupError, Tokens, vouched};
 use crate::config::{Config, Problems};
 use crate::data_dir;
+use crate::descriptors;
 use crate::listen::{self, Bounds};
 use crate::metrics;
 use crate::planning::RequestPlanner;
@@ -107,6 +108,7 @@ pub struct Running {
     health_addr: Option<SocketAddr>,
     engine: Engine,
     links: Links,
+    bounds: Bounds,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     /// The parts that this process lives by.
@@ -131,7 +133,7 @@ impl Running {
 
     /// Answers on this port until the process stops.
     fn answer(&mut self, (listener, addr): (TcpListener, SocketAddr), router: Router) -> SocketAddr {
-        let answering = listen::answer(listener, router, Bounds::default(), self.stop.clone());
+        let answering = listen::answer(listener, router, self.bounds, self.stop.clone());
         self.add("the listener", answering);
         tracing::info!(%addr, "serve.listening on http://{addr}");
         addr
@@ -271,6 +273,8 @@ fn callers(
 /// written in Rust; those of the configuration are added to it.
 pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<Running, StartErrors> {
     let metrics = metrics::install();
+    let connections = descriptors::connections(descriptors::raise(), &config, roles);
+    let bounds = Bounds { connections, ..Bounds::default() };
     // Nothing is opened for a process that could not run its jobs.
     let registry = job_types::complete(&config, registry)?;
     let broker = delivery::needed(&config, roles)?;
@@ -309,7 +313,7 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
     };
     let (stop, broker) = (CancellationToken::new(), links.health(&config, roles));
     let tasks = Vec::new();
-    let mut running = Running { addr: None, health_addr: None, engine, links, stop, tasks, vitals };
+    let mut running = Running { addr: None, health_addr: None, engine, links, bounds, stop, tasks, vitals };
     if let Some(handle) = metrics.clone() {
         let stop = running.stop.clone();
         running.add("the upkeep of metrics", async move {
@@ -320,7 +324,8 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
     let health =
         Health::new(stores.api.clone(), storage.clone(), broker, metrics).with_vitals(running.vitals.clone());
     if !roles.api {
-        let router = api::health_router(Arc::new(health), config.limits.request_timeout);
+        let local = listener.1.ip().is_loopback();
+        let router = api::health_router(Arc::new(health), config.limits.request_timeout, local);
         running.health_addr = Some(running.answer(listener, router));
         return Ok(running);
     }

@@ -2,17 +2,19 @@
 //! them on its own port; a process without it has a listener for these three, if it was given an address.
 
 mod broker;
+mod readiness;
 mod recent;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -27,10 +29,11 @@ use utoipa::ToSchema;
 
 pub use self::broker::BrokerHealth;
 use self::broker::DeliveryView;
+use self::readiness::{Part, Readiness};
 use self::recent::Recent;
 use super::problem::{FieldError, Problem, ProblemBody, error_chain};
-use super::{guard, not_so};
-use crate::auth::Auth;
+use super::{guard, not_so, refuse};
+use crate::auth::{Auth, PROBED, Refusal, names_this_machine};
 
 /// What these three are answered from.
 pub struct Health {
@@ -41,6 +44,11 @@ pub struct Health {
     metrics: Option<PrometheusHandle>,
     queues: Recent<Vec<QueueRow>>,
     vitals: Vitals,
+    ready: Recent<Readiness>,
+    ready_age: Duration,
+    store_part: Part,
+    storage_part: Part,
+    callers_part: Part,
 }
 
 impl Health {
@@ -51,14 +59,53 @@ impl Health {
         broker: Option<BrokerHealth>,
         metrics: Option<PrometheusHandle>,
     ) -> Self {
-        let (queues, vitals) = (Recent::default(), Vitals::default());
-        Self { store, storage, callers: None, broker, metrics, queues, vitals }
+        let (store_part, storage_part, callers_part) = Default::default();
+        let (queues, ready, vitals) = (Recent::default(), Recent::default(), Vitals::default());
+        Self {
+            store,
+            storage,
+            callers: None,
+            broker,
+            metrics,
+            queues,
+            ready,
+            ready_age: readiness::AGE,
+            store_part,
+            storage_part,
+            callers_part,
+            vitals,
+        }
     }
 
     /// It is alive only as long as these parts are.
     #[must_use]
     pub fn with_vitals(self, vitals: Vitals) -> Self {
         Self { vitals, ..self }
+    }
+
+    /// Looks at everything that work needs.
+    async fn look(&self) -> Readiness {
+        let broker = async {
+            let broker = self.broker.as_ref()?;
+            Some(broker.look(self.store.as_ref()).await)
+        };
+        let (store, storage, broker) = tokio::join!(self.store.ready(), self.storage.check(), broker);
+        let (delivery, problem) = broker.unzip();
+        let mut errors = Vec::new();
+        let store = store.err().map(|error| error_chain(&error));
+        if !self.store_part.saw("api.store", store.as_deref()) {
+            errors.push(FieldError::new("store", "the database is not available"));
+        }
+        let storage = storage.err().map(|error| error_chain(&error));
+        if !self.storage_part.saw("api.storage", storage.as_deref()) {
+            errors.push(FieldError::new("storage", "the storage of files is not available"));
+        }
+        let callers = self.callers.as_ref().and_then(|callers| callers.ready(clock::now()).err());
+        if !self.callers_part.saw("api.auth", callers.as_deref()) {
+            errors.push(FieldError::new("auth", "the keys that tokens are verified with are not available"));
+        }
+        errors.extend(problem.flatten().map(|problem| FieldError::new("delivery", problem)));
+        Readiness { delivery, errors }
     }
 
     /// It also has to tell callers apart.
@@ -69,7 +116,9 @@ impl Health {
 }
 
 /// The routes of a process without the API: these three, for everybody, and nothing else.
-pub fn health_router(health: Arc<Health>, request_timeout: Duration) -> Router {
+///
+/// `local`: only this machine can reach them, so a name of the web that points here gets nothing but `/healthz`.
+pub fn health_router(health: Arc<Health>, request_timeout: Duration, local: bool) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -77,7 +126,15 @@ pub fn health_router(health: Arc<Health>, request_timeout: Duration) -> Router {
         .fallback(nothing_else)
         .method_not_allowed_fallback(not_so)
         .with_state(health)
+        .layer(from_fn_with_state(local, own_names))
         .layer(from_fn_with_state(request_timeout, guard::guard))
+}
+
+async fn own_names(State(local): State<bool>, request: Request, next: Next) -> Response {
+    if local && request.uri().path() != PROBED && !names_this_machine(request.headers()) {
+        return refuse(Refusal::ForeignHost);
+    }
+    next.run(request).await
 }
 
 async fn nothing_else() -> Response {
@@ -118,7 +175,7 @@ pub(super) async fn healthz(State(health): State<Arc<Health>>) -> Result<Json<He
     }
 }
 
-/// Says whether the database, the storage and the keys of tokens can be used now. A broker that is away
+/// Says whether the database, the storage and the keys of tokens can be used, as of a second ago at most. A broker that is away
 /// keeps no API from being ready: what it takes is handed out when the broker is back.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations", operation_id = "ready",
@@ -129,28 +186,8 @@ pub(super) async fn healthz(State(health): State<Arc<Health>>) -> Result<Json<He
     )
 )]
 pub(super) async fn readyz(State(health): State<Arc<Health>>) -> Result<Json<ReadyView>, Problem> {
-    let broker = async {
-        let broker = health.broker.as_ref()?;
-        Some(broker.look(health.store.as_ref()).await)
-    };
-    let (store, storage, broker) = tokio::join!(health.store.ready(), health.storage.check(), broker);
-    let (delivery, problem) = broker.unzip();
-    let mut errors = Vec::new();
-    if let Err(error) = store {
-        tracing::warn!(error = error_chain(&error), "api.store_not_ready");
-        errors.push(FieldError::new("store", "the database is not available"));
-    }
-    if let Err(error) = storage {
-        tracing::warn!(error = error_chain(&error), "api.storage_not_ready");
-        errors.push(FieldError::new("storage", "the storage of files is not available"));
-    }
-    if let Some(callers) = &health.callers
-        && let Err(error) = callers.ready(clock::now())
-    {
-        tracing::warn!(error, "api.auth_not_ready");
-        errors.push(FieldError::new("auth", "the keys that tokens are verified with are not available"));
-    }
-    errors.extend(problem.flatten().map(|problem| FieldError::new("delivery", problem)));
+    let look = async || Ok::<_, Infallible>(health.look().await);
+    let Ok(Readiness { delivery, errors }) = health.ready.younger_than(health.ready_age, look).await;
     if errors.is_empty() {
         Ok(Json(ReadyView { status: "ok", delivery }))
     } else {

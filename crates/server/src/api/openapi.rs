@@ -7,7 +7,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
 use super::problem::{PROBLEM_JSON, ProblemBody};
-use crate::auth::is_open;
+use crate::auth::{PROBED, is_open};
 
 /// What the description calls the tokens.
 const BEARER: &str = "bearer";
@@ -60,7 +60,7 @@ pub(super) fn complete(mut api: utoipa::openapi::OpenApi, tokens: bool) -> utoip
             if tokens && !is_open(route) {
                 add("401", "There is no token, or not a good one; `WWW-Authenticate` says what is wrong");
             }
-            if !tokens && !is_open(route) {
+            if !tokens && route != PROBED {
                 add("421", "A server without tokens on this machine alone answers to local names only");
             }
             if !is_open(route) {
@@ -105,6 +105,8 @@ mod tests {
             assert_eq!(list["security"].is_array(), tokens);
             assert_eq!(list["responses"]["401"].is_object(), tokens);
             assert_eq!(list["responses"]["421"].is_object(), !tokens);
+            assert_eq!(api["paths"]["/metrics"]["get"]["responses"]["421"].is_object(), !tokens);
+            assert!(api["paths"]["/healthz"]["get"]["responses"]["421"].is_null());
             assert!(api["paths"]["/healthz"]["get"]["security"].is_null());
             assert_eq!(api["components"]["securitySchemes"].is_object(), tokens);
         }

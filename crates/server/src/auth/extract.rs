@@ -28,9 +28,17 @@ pub fn is_open(route: &str) -> bool {
     OPEN.contains(&route)
 }
 
+/// The one route that answers to any name: probes may call it by whatever name they know.
+pub const PROBED: &str = "/healthz";
+
 /// Tells who sent a request.
 #[async_trait]
 pub trait Auth: Send + Sync {
+    /// Whether requests to the name in `Host` are answered at all, also on open routes.
+    fn answers_to(&self, _headers: &HeaderMap) -> bool {
+        true
+    }
+
     /// The caller, by the headers of a request.
     async fn caller(&self, headers: &HeaderMap, now: DateTime<Utc>) -> Result<Caller, Refusal>;
 
@@ -49,15 +57,22 @@ pub struct Anyone {
 #[async_trait]
 impl Auth for Anyone {
     async fn caller(&self, headers: &HeaderMap, now: DateTime<Utc>) -> Result<Caller, Refusal> {
-        if self.local && headers.get_all(HOST).iter().any(|host| !is_local(host.as_bytes())) {
-            return Err(Refusal::ForeignHost);
-        }
-        Ok(Caller::anonymous(now))
+        if self.answers_to(headers) { Ok(Caller::anonymous(now)) } else { Err(Refusal::ForeignHost) }
+    }
+
+    fn answers_to(&self, headers: &HeaderMap) -> bool {
+        !self.local || names_this_machine(headers)
     }
 
     fn ready(&self, _: DateTime<Utc>) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// Whether every `Host` is this machine's own name or an address. A page of the web that lets its name point here
+/// (DNS rebinding) sends its own.
+pub(crate) fn names_this_machine(headers: &HeaderMap) -> bool {
+    headers.get_all(HOST).iter().all(|host| is_local(host.as_bytes()))
 }
 
 /// Whether a `Host` is `localhost` or an address, with or without a port.
@@ -108,10 +123,12 @@ impl Gate {
 /// The middleware: lets in callers with a role, and puts the [`Caller`] where handlers find it.
 pub async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    if route.is_some_and(is_open) {
+    let answered = route == Some(PROBED) || gate.auth.answers_to(request.headers());
+    if answered && route.is_some_and(is_open) {
         return next.run(request).await;
     }
-    match gate.admit(request.headers()).await {
+    let admitted = if answered { gate.admit(request.headers()).await } else { Err(Refusal::ForeignHost) };
+    match admitted {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await

@@ -17,12 +17,14 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod token;
+mod twice;
 mod vouch;
 mod vouched;
 
 pub use self::caller::{Caller, Role, RoleNames, Roles};
 pub use self::claim::ClaimPath;
-pub use self::extract::{Anyone, Auth, Gate, gate, is_open};
+pub(crate) use self::extract::names_this_machine;
+pub use self::extract::{Anyone, Auth, Gate, PROBED, gate, is_open};
 pub use self::issue::{IssueError, Wanted, issue};
 pub use self::jwks::SetupError;
 pub use self::rate::Rate;

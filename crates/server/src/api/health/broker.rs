@@ -24,7 +24,7 @@ pub struct BrokerHealth {
 }
 
 /// How work goes through the broker.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DeliveryView {
     /// `activemq` or `rabbitmq`.

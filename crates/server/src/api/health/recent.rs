@@ -24,7 +24,12 @@ impl<T: Clone> Recent<T> {
         self.younger_than(AGE, look).await
     }
 
-    async fn younger_than<E>(&self, age: Duration, look: impl AsyncFnOnce() -> Result<T, E>) -> Result<T, E> {
+    /// The same, with an age of its own.
+    pub(super) async fn younger_than<E>(
+        &self,
+        age: Duration,
+        look: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut seen = self.0.lock().await;
         if let Some((when, value)) = &*seen
             && when.elapsed() < age

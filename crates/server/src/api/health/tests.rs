@@ -39,7 +39,7 @@ impl Bench {
         })
         .unwrap();
         let health = Health::new(self.store.clone(), storage, broker, crate::metrics::install());
-        let router = health_router(Arc::new(health), Duration::from_secs(30));
+        let router = health_router(Arc::new(health), Duration::from_secs(30), true);
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         let answer = router.oneshot(request).await.unwrap();
         let status = answer.status();
@@ -50,6 +50,48 @@ impl Bench {
 
     async fn ready(&self, broker: BrokerHealth) -> (StatusCode, Value) {
         self.ask(Some(broker), Method::GET, "/readyz").await
+    }
+}
+
+/// Anybody may ask as often as they like, and a look may cost a paid request or a file that is written.
+#[tokio::test]
+async fn a_look_is_remembered_for_all_who_ask() {
+    let bench = Bench::new().await;
+    let files = bench.folder.path().join("files");
+    let target = StorageTarget::Local(files.clone());
+    let storage = Storage::open(&StorageSettings { target, base_path: "exports/".into() }).unwrap();
+    let mut health = Health::new(bench.store.clone(), storage, None, None);
+    for (age, after) in [(Duration::from_secs(86_400), 200), (Duration::ZERO, 503)] {
+        health.ready_age = age;
+        let ready = Arc::new(health);
+        let asked = async || match readyz(State(ready.clone())).await {
+            Ok(_) => 200,
+            Err(problem) => problem.into_response().status().as_u16(),
+        };
+        assert_eq!(asked().await, 200);
+        std::fs::rename(&files, files.with_extension("away")).unwrap();
+        std::fs::write(&files, "in the way").unwrap();
+        assert_eq!(asked().await, after, "{age:?}");
+        std::fs::remove_file(&files).unwrap();
+        std::fs::rename(files.with_extension("away"), &files).unwrap();
+        health = Arc::into_inner(ready).unwrap();
+        health.ready = Recent::default();
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_the_web_that_points_here_gets_nothing() {
+    let bench = Bench::new().await;
+    let target = StorageTarget::Local(bench.folder.path().join("files"));
+    let storage = Storage::open(&StorageSettings { target, base_path: "exports/".into() }).unwrap();
+    let health = Arc::new(Health::new(bench.store.clone(), storage, None, None));
+    for (local, path, status) in
+        [(true, "/readyz", 421), (true, "/metrics", 421), (true, "/healthz", 200), (false, "/readyz", 200)]
+    {
+        let router = health_router(health.clone(), Duration::from_secs(30), local);
+        let request =
+            Request::builder().uri(path).header("host", "evil.example").body(Body::empty()).unwrap();
+        assert_eq!(router.oneshot(request).await.unwrap().status(), status, "{local} {path}");
     }
 }
 

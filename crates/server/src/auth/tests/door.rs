@@ -199,6 +199,20 @@ async fn without_auth_a_local_server_answers_to_local_names_only() {
 }
 
 #[tokio::test]
+async fn a_name_that_points_here_gets_nothing_but_that_the_process_lives() {
+    let app = app(Anyone { local: true }, None);
+    let asked = async |path: &str, host: &str| {
+        let request = Request::builder().uri(path).header(HOST, host).body(Body::empty()).unwrap();
+        app.clone().oneshot(request).await.unwrap().status()
+    };
+    for path in ["/readyz", "/metrics", "/docs", "/openapi.json", "/jobs/1"] {
+        assert_eq!(asked(path, "evil.example").await, 421, "{path}");
+        assert_eq!(asked(path, "localhost:8080").await, 200, "{path}");
+    }
+    assert_eq!(asked("/healthz", "evil.example").await, 200, "probes know it by any name");
+}
+
+#[tokio::test]
 async fn a_handler_without_a_door_fails_closed() {
     async fn who(caller: Caller) -> String {
         caller.subject().to_owned()

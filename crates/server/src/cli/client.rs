@@ -144,7 +144,7 @@ impl fmt::Display for ClientError {
                 )
             }
             Self::Refused(refusal) => {
-                write!(f, "{} ({})", refusal.title, refusal.status)?;
+                write!(f, "{} ({})", super::table::plain(&refusal.title), refusal.status)?;
                 if let Some(detail) = &refusal.detail {
                     write!(f, "\n  {}", super::table::plain(detail))?;
                 }

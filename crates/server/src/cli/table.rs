@@ -5,9 +5,15 @@ use std::io::Write as _;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::Value;
 
-/// Text without control characters: a key or a message must not move somebody's cursor.
+/// Text without control characters: a key or a message must not move somebody's cursor, nor turn round what
+/// stands beside it.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || is_bidi_control(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Marks, embeddings, overrides and isolates: what Unicode calls `Bidi_Control`.
+fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Writes to stdout; a reader that went away (`| head`) is not an error.
@@ -73,6 +79,17 @@ pub(crate) fn short_hash(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_moves_or_turns_text_is_left() {
+        for c in [
+            '\u{1b}', '\u{9b}', '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}',
+            '\u{2069}',
+        ] {
+            assert_eq!(plain(&format!("a{c}b")), "a\u{fffd}b", "{c:?}");
+        }
+        assert_eq!(plain("שלום é 漢字"), "שלום é 漢字", "what people write stays");
+    }
 
     #[test]
     fn columns_line_up_and_escapes_stay_out() {

@@ -39,6 +39,8 @@ pub enum Why {
     Department,
     /// A claim to be kept cannot be.
     Unkeepable,
+    /// A claim, or a member of one, stands twice.
+    Twice,
 }
 
 impl Why {
@@ -63,6 +65,7 @@ impl Why {
             Self::Subject => "unusable subject",
             Self::Department => "unusable department",
             Self::Unkeepable => "a claim cannot be kept",
+            Self::Twice => "a claim stands twice",
         }
     }
 }
@@ -148,7 +151,7 @@ fn whole_seconds(wait: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    const EVERY_WHY: [Why; 18] = [
+    const EVERY_WHY: [Why; 19] = [
         Why::Malformed,
         Why::TooLarge,
         Why::Algorithm,
@@ -167,6 +170,7 @@ mod tests {
         Why::Subject,
         Why::Department,
         Why::Unkeepable,
+        Why::Twice,
     ];
 
     #[test]

@@ -24,6 +24,7 @@ use super::jwks::{Jwks, Pace, SetupError};
 use super::keys::{Key, KeySet};
 use super::refusal::{Refusal, Why};
 use super::settings::{JwtSettings, Keys, NAMED};
+use super::twice::each_once;
 
 /// The most bytes of a token.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -156,7 +157,7 @@ impl Tokens {
         rules.validate_exp = false;
         rules.validate_nbf = false;
         let verified = decode::<Map<String, Value>>(token, key, &rules);
-        verified.map(|token| token.claims).map_err(|error| match error.kind() {
+        let claims = verified.map(|token| token.claims).map_err(|error| match error.kind() {
             ErrorKind::InvalidSignature => Why::Signature,
             ErrorKind::InvalidAlgorithm => Why::Algorithm,
             ErrorKind::InvalidIssuer => Why::Issuer,
@@ -166,7 +167,12 @@ impl Tokens {
                 .find(|claim| claim == name)
                 .map_or(Why::Malformed, Why::Missing),
             _ => Why::Malformed,
-        })
+        })?;
+        let text = token.split('.').nth(1).and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+        if !each_once(&text.ok_or(Why::Malformed)?) {
+            return Err(Why::Twice);
+        }
+        Ok(claims)
     }
 
     fn is_for_us(&self, audience: Option<&Value>) -> bool {

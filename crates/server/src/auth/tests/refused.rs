@@ -33,6 +33,30 @@ async fn good_tokens_of_every_kind_are_accepted() {
 }
 
 #[tokio::test]
+async fn a_claim_that_stands_twice_is_refused_whatever_it_is() {
+    let good = claims(json!({"realm_access": {"roles": ["submitter"]}})).to_string();
+    let twice = [
+        (r#""sub":"ann""#, r#""sub":"bob","sub":"ann""#),
+        (r#""roles":["submitter"]}"#, r#""roles":["admin"],"roles":["submitter"]}"#),
+        (r#""sub":"ann""#, r#""sub":"ann","nonce":1,"nonce":1"#),
+        (r#""sub":"ann""#, r#""sub":"ann","deep":[{"a":{"b":1,"b":1}}]"#),
+    ];
+    let pair = p256();
+    let token = |body: &str| {
+        let message = format!("{}.{}", part(json!({"alg": pair.algorithm}).to_string()), part(body));
+        let signature =
+            jsonwebtoken::crypto::sign(message.as_bytes(), &pair.encoding(), pair.algorithm).unwrap();
+        format!("{message}.{signature}")
+    };
+    assert!(judged(&tokens(pem(pair)), &token(&good)).await.is_ok());
+    for (once, twice) in twice {
+        let bad = good.replacen(once, twice, 1);
+        assert_ne!(bad, good);
+        assert_eq!(judged(&tokens(pem(pair)), &token(&bad)).await, Err(Why::Twice), "{bad}");
+    }
+}
+
+#[tokio::test]
 async fn unsigned_tokens_are_refused_however_none_is_written() {
     for none in ["none", "None", "NONE", "nOnE", "", "null", "hs256", "RS256 ", "ES512", "ES256K"] {
         let head = part(json!({"alg": none, "typ": "JWT"}).to_string());

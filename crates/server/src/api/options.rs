@@ -20,7 +20,7 @@ pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 pub(super) const MEMBERS: [&str; 7] =
     ["idempotencyKey", "priority", "runAt", "dependsOn", "onParentFailure", "labels", "onFailure"];
 
-const DEFAULT_PRIORITY: u8 = 5;
+pub(super) const DEFAULT_PRIORITY: u8 = 5;
 const MAX_KEY: usize = 255;
 /// The most jobs that one may wait for.
 pub(super) const MAX_PARENTS: usize = 100;

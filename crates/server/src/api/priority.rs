@@ -7,13 +7,13 @@ use axum::response::Response;
 use outhaul_core::audit::AuditAct;
 use outhaul_core::job::JobStatus;
 use outhaul_core::store::Prioritised;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::job_view::JobView;
 use super::jobs::{accepted, find};
 use super::json::{self as body, kind};
-use super::options::read_priority;
+use super::options::{DEFAULT_PRIORITY, read_priority};
 use super::path::JobPath;
 use super::problem::described::{BadRequest, Conflict, NotFound};
 use super::problem::{FieldError, Problem, ProblemBody};
@@ -21,6 +21,10 @@ use super::query::NoQuery;
 use super::redrive::refuse_unknown;
 use super::{AppState, access};
 use crate::auth::{Act, Caller};
+use crate::config::Limits;
+
+/// The highest priority there is.
+const HIGHEST: u8 = 9;
 
 /// What a body may say.
 const MEMBERS: [&str; 1] = ["priority"];
@@ -31,7 +35,7 @@ const MEMBERS: [&str; 1] = ["priority"];
 #[schema(example = json!({"priority": 9}))]
 #[expect(dead_code, reason = "describes only")]
 pub(super) struct PriorityRequest {
-    /// 0 to 9, higher first.
+    /// 0 to 9, higher first; at most `limits.max_priority` for callers other than operators.
     #[schema(minimum = 0, maximum = 9)]
     priority: u8,
 }
@@ -63,6 +67,9 @@ pub(super) async fn prioritise(
     let limits = state.limits;
     let sent = body::read(&headers, sent, limits.max_body_bytes, limits.request_timeout).await?;
     let priority = read(&sent).map_err(Problem::invalid)?;
+    if let Some(too_high) = too_high(priority, most(&caller, limits)) {
+        return Err(Problem::invalid(vec![too_high]));
+    }
     let too_late = |status: JobStatus| {
         Problem::conflict(format!("the job is {}: its priority means nothing now", status.as_str()))
     };
@@ -78,6 +85,35 @@ pub(super) async fn prioritise(
         }
         Prioritised::TooLate(status) => Err(recorded.refused(too_late(status)).await),
         Prioritised::Unknown => Err(recorded.refused(Problem::no_such_job()).await),
+    }
+}
+
+/// The highest priority that a caller may give a job: operators every one, others what the configuration leaves
+/// them.
+fn most(caller: &Caller, limits: Limits) -> u8 {
+    if access::allow(caller, Act::Operate).is_ok() { HIGHEST } else { limits.max_priority }
+}
+
+fn too_high(priority: u8, most: u8) -> Option<FieldError> {
+    (priority > most).then(|| {
+        FieldError::new("/priority", format!("must be at most {most}: higher ones are kept for operators"))
+    })
+}
+
+/// Holds a submission's priority to what its caller may ask for. Where the usual priority is more than that, a
+/// submission that asks for none gets the highest it may have.
+pub(super) fn hold(
+    caller: &Caller,
+    limits: Limits,
+    members: &mut Map<String, Value>,
+    errors: &mut Vec<FieldError>,
+) {
+    let most = most(caller, limits);
+    match members.get("priority").map(read_priority) {
+        Some(Ok(priority)) => errors.extend(too_high(priority, most)),
+        None if DEFAULT_PRIORITY > most => drop(members.insert("priority".to_owned(), most.into())),
+        // What is no priority at all is told by whoever reads the options.
+        Some(Err(_)) | None => {}
     }
 }
 

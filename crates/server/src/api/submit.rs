@@ -20,7 +20,7 @@ use super::query::Query;
 use super::request::Asker;
 use super::submissions::Submissions;
 use super::submit_view::{JobRequest, PlanView};
-use super::{AppState, access, jobs, json as body, request, traceparent};
+use super::{AppState, access, jobs, json as body, priority, request, traceparent};
 use crate::auth::{Act, Caller};
 
 /// Submits a job. A job type may allow only one unfinished job with the same payload; the answer to a
@@ -66,10 +66,11 @@ pub(super) async fn submit(
     let dry_run = query.take_flag("dryRun");
     let mut errors = query.into_errors();
     let sent = body::read(&headers, sent, state.limits.max_body_bytes, state.limits.request_timeout).await?;
-    let Value::Object(members) = sent else {
+    let Value::Object(mut members) = sent else {
         errors.push(FieldError::new("", format!("must be an object, not {}", body::kind(&sent))));
         return Err(Problem::invalid(errors));
     };
+    priority::hold(&caller, state.limits, &mut members, &mut errors);
     let required = state.idempotency_required;
     let (exports, registry) = (&state.exports, &state.registry);
     let judged = request::judge(exports, registry, members, &headers, required, asker.identity, &mut errors);

@@ -119,6 +119,8 @@ pub struct Limits {
     pub burst: u32,
     /// Chunks of one caller that have not ended; `None`: as many as they like.
     pub max_open_chunks: Option<u64>,
+    /// The highest priority that callers other than operators may give a job.
+    pub max_priority: u8,
 }
 
 /// What is known before the file is read.

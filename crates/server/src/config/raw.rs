@@ -269,6 +269,7 @@ pub(super) struct Limits {
     pub(super) requests_per_second: Option<u32>,
     pub(super) burst: Option<u32>,
     pub(super) max_open_chunks: Option<u64>,
+    pub(super) max_priority: u8,
 }
 
 impl Default for Limits {
@@ -282,6 +283,7 @@ impl Default for Limits {
             requests_per_second: None,
             burst: None,
             max_open_chunks: None,
+            max_priority: 9,
         }
     }
 }

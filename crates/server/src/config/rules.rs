@@ -285,6 +285,9 @@ fn judge_limits(raw: &raw::Limits, problems: &mut Problems) -> Limits {
     if raw.max_open_chunks == Some(0) {
         problems.add("limits.max_open_chunks", "must be at least 1; leave it out for no limit");
     }
+    if raw.max_priority > 9 {
+        problems.add("limits.max_priority", "must be between 0 and 9");
+    }
     let usual_burst = raw.requests_per_second.unwrap_or(0).saturating_mul(2).max(10);
     Limits {
         max_chunks_per_job: raw.max_chunks_per_job,
@@ -294,6 +297,7 @@ fn judge_limits(raw: &raw::Limits, problems: &mut Problems) -> Limits {
         requests_per_second: raw.requests_per_second,
         burst: raw.burst.unwrap_or(usual_burst),
         max_open_chunks: raw.max_open_chunks,
+        max_priority: raw.max_priority,
     }
 }
 

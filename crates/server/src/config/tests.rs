@@ -164,6 +164,7 @@ fn every_problem_is_listed_at_once() {
         requests_per_second = 0
         burst = 0
         max_open_chunks = 0
+        max_priority = 10
         [schedules.nightly]
         cron = "0 25 * * *"
         timezon = "UTC"
@@ -193,6 +194,7 @@ fn every_problem_is_listed_at_once() {
         "job_types.SEND_EMAIL.steps",
         "limits.burst",
         "limits.max_open_chunks",
+        "limits.max_priority",
         "limits.min_schedule_interval",
         "limits.requests_per_second",
         "reports",
@@ -400,6 +402,7 @@ fn callers_are_limited_only_where_it_is_asked_for() {
         let limits = limits(text);
         assert_eq!((limits.requests_per_second, limits.burst), (rate, burst), "{text}");
     }
+    assert_eq!((limits("").max_priority, limits("max_priority = 5").max_priority), (9, 5));
     assert_eq!(limits("max_open_chunks = 5000").max_open_chunks, Some(5000));
     assert_eq!(paths("[limits]\nburst = 5"), ["limits.burst"], "of no use alone");
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
+use outhaul_server::auth::Role;
 use serde_json::{Value, json};
 
 use crate::common::eventually;
@@ -114,4 +115,31 @@ async fn open_chunks_never_exceed_the_quota_on_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn open_chunks_never_exceed_the_quota_on_postgres() {
     open_chunks(Server::start_on_postgres(TEN).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn priorities_above_the_limit_are_for_operators() {
+    let server = Server::start("[limits]\nmax_priority = 3\n").await;
+    let (ann, olga) = (server.at(submitter("ann")), server.at(operator().with(Role::Submitter)));
+    let asking = |priority: u8| {
+        let mut body = later();
+        body["priority"] = json!(priority);
+        body
+    };
+    let refused = ann.send("POST", "/jobs", &asking(4)).await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.json()["errors"][0]["pointer"], "/priority");
+    let job = ann.submit(&asking(3)).await;
+    assert_eq!(ann.json(&job).await["priority"], 3);
+    let usual = ann.submit(&later()).await;
+    assert_eq!(ann.json(&usual).await["priority"], 3, "the usual one would be too high");
+
+    let raised = json!({ "priority": 9 });
+    assert_eq!(ann.send("POST", &format!("{job}/priority"), &raised).await.status, 400);
+    assert_eq!(ann.json(&job).await["priority"], 3);
+    assert_eq!(olga.send("POST", &format!("{job}/priority"), &raised).await.status, 202);
+    assert_eq!(ann.json(&job).await["priority"], 9);
+    let urgent = olga.submit(&asking(9)).await;
+    assert_eq!(olga.json(&urgent).await["priority"], 9);
+    server.stop().await;
 }

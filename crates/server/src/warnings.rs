@@ -1,6 +1,8 @@
 //! Warnings about a configuration that is allowed but deserves a second look. `serve` logs them at start, and
 //! `outhaul check` prints them as WARN lines. A warning changes no exit code and stops nothing.
 
+mod postgres_tls;
+
 use outhaul_export::Exports;
 
 use crate::config::Config;
@@ -15,8 +17,8 @@ pub(crate) struct Warning {
 }
 
 /// All warnings about a configuration. `exports` is missing where the datasets have problems of their own.
-pub(crate) fn of(_config: &Config, exports: Option<&Exports>) -> Vec<Warning> {
-    exports.into_iter().flat_map(datasets).collect()
+pub(crate) fn of(config: &Config, exports: Option<&Exports>) -> Vec<Warning> {
+    postgres_tls::of(config).chain(exports.into_iter().flat_map(datasets)).collect()
 }
 
 /// Logs the warnings at start.

@@ -213,7 +213,13 @@ pub trait Store: Send + Sync {
     async fn jobs_submit(&self, jobs: Vec<NewJob>) -> StoreResult<Vec<Submitted>>;
 
     /// One job.
-    async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>>;
+    async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>> {
+        self.job_get_visible(job_id, &Visible::All).await
+    }
+
+    /// One job, if it is among those that may be seen. Another's job is not read: looking for it costs what looking
+    /// for none costs.
+    async fn job_get_visible(&self, job_id: &JobId, visible: &Visible) -> StoreResult<Option<Job>>;
 
     /// These jobs, as far as they are there, in any order; for those who watch them.
     async fn jobs_get(&self, job_ids: &[JobId]) -> StoreResult<Vec<Job>>;
@@ -556,6 +562,9 @@ pub trait Store: Send + Sync {
 
     /// Deletes jobs finished longer ago than `keep`, in batches; returns how many rows went.
     async fn jobs_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64>;
+
+    /// Deletes workers that have not been heard of for a day; returns how many.
+    async fn workers_prune(&self) -> StoreResult<u64>;
 
     /// Deletes what the audit trail recorded longer ago than `keep`; returns how many rows went.
     async fn audit_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64>;

@@ -16,6 +16,7 @@ use outhaul_core::file::{
 };
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
+use outhaul_core::identity::Visible;
 use outhaul_core::job::{ChunkRow, Job, NewJob};
 use outhaul_core::outbox::{NewOutboxMessage, OutboxMessage};
 use outhaul_core::progress::Progress;
@@ -91,6 +92,7 @@ verbs! {
     job_submit(job: NewJob) -> Submitted;
     jobs_submit(jobs: Vec<NewJob>) -> Vec<Submitted>;
     job_get(job_id: &JobId) -> Option<Job>;
+    job_get_visible(job_id: &JobId, visible: &Visible) -> Option<Job>;
     jobs_get(job_ids: &[JobId]) -> Vec<Job>;
     jobs_list(filter: &JobFilter) -> Page<Job, i64>;
     chunks_list(job_id: &JobId, status: Option<ChunkStatus>, after: Option<&str>, limit: u32) -> Page<ChunkRow, String>;
@@ -146,6 +148,7 @@ verbs! {
     chunks_expired(known: &[String], abandoned: Duration, limit: u32) -> Vec<ExpiredChunk>;
     counts_repair(quiet: Duration, limit: u32) -> u64;
     jobs_prune(keep: Duration, limit: u32) -> u64;
+    workers_prune() -> u64;
     schedule_put(schedule: &NewSchedule) -> Put;
     schedules_configured(schedules: &[NewSchedule]) -> ();
     schedule_get(name: &str) -> Option<Schedule>;

@@ -1,5 +1,6 @@
 //! The pruner: deletes jobs that finished longer ago than they are kept, what schedules and triggers recorded
-//! then, and old parts of the audit trail, in small batches, so that no statement of it holds others up.
+//! then, workers that are gone, and old parts of the audit trail, in small batches, so that no statement of it
+//! holds others up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,13 @@ use crate::duty::{Duty, Next};
 
 const BATCH: u32 = 1000;
 
+/// How long it is kept what schedules and triggers recorded, where jobs are kept for ever.
+const FIRINGS: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Deletes what is past its retention.
 pub(crate) struct Pruner {
     pub(crate) store: Arc<dyn Store>,
-    /// How long jobs are kept, and what schedules and triggers recorded.
+    /// How long jobs are kept, and what schedules and triggers recorded; `MAX`: jobs are kept for ever.
     pub(crate) keep: Duration,
     /// How long it is kept who did what.
     pub(crate) keep_audit: Duration,
@@ -30,16 +34,21 @@ impl Duty for Pruner {
     }
 
     async fn run_once(&self) -> StoreResult<Next> {
-        let (mut gone, mut fired, mut acts) = (0, 0, 0);
+        let (mut gone, mut acts) = (0, 0);
         if self.keep != Duration::MAX {
             gone = self.store.jobs_prune(self.keep, BATCH).await?;
             if gone > 0 {
                 debug!(gone, "deleted rows of jobs past their retention");
             }
-            fired = self.store.firings_prune(self.keep, BATCH).await?;
-            if fired > 0 {
-                debug!(fired, "deleted slots and firings past their retention");
-            }
+        }
+        let keep = if self.keep == Duration::MAX { FIRINGS } else { self.keep };
+        let fired = self.store.firings_prune(keep, BATCH).await?;
+        if fired > 0 {
+            debug!(fired, "deleted slots and firings past their retention");
+        }
+        let workers = self.store.workers_prune().await?;
+        if workers > 0 {
+            debug!(workers, "deleted workers that have not been heard of for a day");
         }
         if self.keep_audit != Duration::MAX {
             acts = self.store.audit_prune(self.keep_audit, BATCH).await?;
@@ -54,6 +63,8 @@ impl Duty for Pruner {
 #[cfg(test)]
 mod tests {
     use outhaul_core::audit::{AuditAct, AuditEntry, AuditFilter};
+    use outhaul_core::worker::NewWorker;
+    use sqlx::Connection as _;
 
     use super::*;
     use crate::testing::TempStore;
@@ -70,5 +81,20 @@ mod tests {
         assert_eq!(left().await, 1);
         assert!(matches!(pruner(Duration::MAX, Duration::ZERO).run_once().await, Ok(Next::AtOnce)));
         assert_eq!(left().await, 0);
+    }
+
+    #[tokio::test]
+    async fn dead_workers_go_also_where_jobs_are_kept_for_ever() {
+        let temporary = TempStore::open().await.unwrap();
+        let store = temporary.store();
+        let worker = NewWorker { host: "gone".into(), roles: "worker".into(), concurrency: 1 };
+        store.worker_register(&worker).await.unwrap();
+        let url = format!("sqlite:{}", temporary.file().display());
+        let mut database = sqlx::SqliteConnection::connect(&url).await.unwrap();
+        sqlx::query("update worker set last_seen_at = 0").execute(&mut database).await.unwrap();
+        Pruner { store, keep: Duration::MAX, keep_audit: Duration::MAX }.run_once().await.unwrap();
+        let left = sqlx::query_scalar("select count(*) from worker").fetch_one(&mut database);
+        let left: i64 = left.await.unwrap();
+        assert_eq!(left, 0);
     }
 }

@@ -29,6 +29,12 @@ impl TempStore {
         Ok(Self { store, _folder: folder })
     }
 
+    /// The database's file.
+    #[cfg(test)]
+    pub(crate) fn file(&self) -> std::path::PathBuf {
+        self._folder.0.join("outhaul.db")
+    }
+
     /// The store, for a [`crate::Client`] or [`super::drain()`].
     pub fn store(&self) -> Arc<dyn Store> {
         self.store.clone()

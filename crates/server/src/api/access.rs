@@ -12,7 +12,7 @@ use outhaul_export::scope_of;
 use super::AppState;
 use super::problem::{Problem, error_chain};
 use super::request::Asker;
-use crate::auth::{Act, Caller, Owned, Verdict, may};
+use crate::auth::{Act, Caller, Owned, Verdict, may, visible};
 
 /// The longest detail of an act that is recorded, in characters.
 const MAX_DETAIL: usize = 1000;
@@ -24,11 +24,13 @@ pub(super) fn allow(caller: &Caller, act: Act) -> Result<(), Problem> {
     answer(may(caller, act, None))
 }
 
-/// The job, if the caller may do this to it. It is looked for first, so that what they may not see is not there
-/// whatever they want to do to it; only whoever sees no job at all is told so at once.
+/// The job, if the caller may do this to it. It is looked for first, among those that they may see, so that another's
+/// job is not there whatever they want to do to it, and costs what none costs; only whoever sees no job at all is told
+/// so at once.
 pub(super) async fn job(state: &AppState, caller: &Caller, act: Act, job_id: &JobId) -> Result<Job, Problem> {
     allow(caller, Act::Read)?;
-    let job = state.store.job_get(job_id).await?.ok_or_else(Problem::no_such_job)?;
+    let job =
+        state.store.job_get_visible(job_id, &visible(caller)).await?.ok_or_else(Problem::no_such_job)?;
     allow_on(caller, act, &job)?;
     Ok(job)
 }

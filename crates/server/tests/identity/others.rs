@@ -29,6 +29,21 @@ fn questions() -> Vec<(&'static str, String, Option<Value>)> {
     ]
 }
 
+/// Nothing of it can be read: an answer that needed it would be another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn anothers_job_is_not_even_read() {
+    let server = Server::start_on_postgres("").await;
+    let ann = server.at(submitter("ann"));
+    let job = ann.submit(&later()).await;
+    server.engine("update job set identity = 'not JSON'").await;
+    let bob = server.at(submitter("bob"));
+    let theirs = server.call(Some(&bob.token), "GET", &job, None).await;
+    let nobodys = server.call(Some(&bob.token), "GET", NEVER, None).await;
+    assert_eq!((theirs.status, theirs.body), (nobodys.status, nobodys.body));
+    let own = server.call(Some(&ann.token), "GET", &job, None).await;
+    assert_eq!(own.status, 500, "whoever may see it reads it");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn anothers_job_is_answered_like_one_that_never_was() {
     let server = Server::start("").await;

@@ -1,6 +1,7 @@
 //! Reading, listing and cancelling jobs.
 
 use outhaul_core::id::JobId;
+use outhaul_core::identity::Visible;
 use outhaul_core::job::{Job, JobStatus};
 use outhaul_core::store::{Cancelled, JobFilter, Page, Prioritised, StoreResult};
 
@@ -10,9 +11,15 @@ use crate::error::{corrupt, from_sqlx};
 use crate::page::{cut, visible_columns};
 
 impl PostgresStore {
-    pub(super) async fn get_job(&self, job_id: &JobId) -> StoreResult<Option<Job>> {
+    pub(super) async fn get_job(&self, job_id: &JobId, visible: &Visible) -> StoreResult<Option<Job>> {
+        let (anything, subject, department) = visible_columns(visible);
+        if !anything {
+            return Ok(None);
+        }
         let row: Option<JobRow> = sqlx::query_as(include_str!("sql/job_get.sql"))
             .bind(job_id.as_str())
+            .bind(subject)
+            .bind(department)
             .fetch_optional(&self.pool())
             .await
             .map_err(from_sqlx)?;
@@ -39,7 +46,7 @@ impl PostgresStore {
             None => Ok(Prioritised::Unknown),
             Some((_, true)) => Ok(Prioritised::Yes),
             // It ended before, or between the two parts of the statement: a second look tells how.
-            Some((_, false)) => match self.get_job(job_id).await? {
+            Some((_, false)) => match self.get_job(job_id, &Visible::All).await? {
                 Some(job) => Ok(Prioritised::TooLate(job.status)),
                 None => Ok(Prioritised::Unknown),
             },
@@ -92,11 +99,13 @@ impl PostgresStore {
             JobStatus::Cancelled => Ok(Cancelled::Already),
             // The job's row changed between the two parts of the statement: its snapshot is older
             // than the row, so it ended meanwhile, and a second look tells how.
-            JobStatus::Submitted | JobStatus::InProgress => match self.get_job(job_id).await? {
-                Some(job) if job.status == JobStatus::Cancelled => Ok(Cancelled::Already),
-                Some(job) => Ok(Cancelled::TooLate(job.status)),
-                None => Ok(Cancelled::Unknown),
-            },
+            JobStatus::Submitted | JobStatus::InProgress => {
+                match self.get_job(job_id, &Visible::All).await? {
+                    Some(job) if job.status == JobStatus::Cancelled => Ok(Cancelled::Already),
+                    Some(job) => Ok(Cancelled::TooLate(job.status)),
+                    None => Ok(Cancelled::Unknown),
+                }
+            }
             ended => Ok(Cancelled::TooLate(ended)),
         }
     }

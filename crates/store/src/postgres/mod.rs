@@ -43,6 +43,7 @@ use outhaul_core::file::{
 };
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
+use outhaul_core::identity::Visible;
 use outhaul_core::job::{ChunkRow, Job, NewJob};
 use outhaul_core::outbox::{NewOutboxMessage, OutboxMessage};
 use outhaul_core::progress::Progress;
@@ -125,8 +126,8 @@ impl Store for PostgresStore {
         self.submit(job).await
     }
 
-    async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>> {
-        self.bounded(|| self.get_job(job_id)).await
+    async fn job_get_visible(&self, job_id: &JobId, visible: &Visible) -> StoreResult<Option<Job>> {
+        self.bounded(|| self.get_job(job_id, visible)).await
     }
 
     async fn jobs_get(&self, job_ids: &[JobId]) -> StoreResult<Vec<Job>> {
@@ -413,6 +414,10 @@ impl Store for PostgresStore {
 
     async fn jobs_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
         self.bounded(|| self.prune_jobs(keep, limit)).await
+    }
+
+    async fn workers_prune(&self) -> StoreResult<u64> {
+        self.bounded(|| self.prune_workers()).await
     }
 
     async fn schedule_put(&self, schedule: &NewSchedule) -> StoreResult<Put> {

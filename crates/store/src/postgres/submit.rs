@@ -74,7 +74,7 @@ impl PostgresStore {
 
     fn batch_in(&self, jobs: Vec<NewJob>, queues: HashMap<String, i32>) -> Batch {
         let (window, step) = (self.settings.idempotency_window, self.settings.fairness_step);
-        Batch { jobs, queues, window, step }
+        Batch { jobs, queues, window, step, predecessor: None }
     }
 }
 
@@ -84,11 +84,15 @@ pub(super) struct Batch {
     queues: HashMap<String, i32>,
     window: Duration,
     step: Duration,
+    /// What the engine lets the jobs wait for.
+    predecessor: Option<JobId>,
 }
 
 impl Batch {
-    /// Lets every job of the batch wait for the end of one more, good or bad.
+    /// Lets every job of the batch wait for the end of one more, good or bad, whosever it is: the engine
+    /// waits here, not the owner of the jobs.
     pub(super) fn wait_for(&mut self, parent: &JobId) {
+        self.predecessor = Some(parent.clone());
         for job in self.jobs.iter_mut().filter(|job| !job.parents.contains(parent)) {
             job.on_parent_failure = OnParentFailure::Run;
             job.parents.push(parent.clone());
@@ -137,7 +141,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Finds the parents of all jobs, and keeps them from ending until this transaction has.
+    /// Finds the parents of all jobs, and keeps them from being pruned until this transaction has ended.
     async fn lock_parents(&self, connection: &mut PgConnection) -> StoreResult<Parents> {
         let named: BTreeSet<&str> =
             self.jobs.iter().flat_map(|job| &job.parents).map(|parent| parent.as_str()).collect();
@@ -150,7 +154,8 @@ impl Batch {
                 .fetch_all(connection)
                 .await
                 .map_err(from_sqlx)?;
-        Ok(Parents(rows.into_iter().map(|(id, job_id, owner)| (job_id, (id, owner))).collect()))
+        let found = rows.into_iter().map(|(id, job_id, owner)| (job_id, (id, owner))).collect();
+        Ok(Parents { found, predecessor: self.predecessor.clone() })
     }
 
     /// What the owners with quotas have open, counted under a lock that lasts until the commit.
@@ -356,14 +361,20 @@ impl Quotas {
     }
 }
 
-/// The parents that are there: internal key and owner, by job id.
+/// The parents that are there.
 #[derive(Default)]
-struct Parents(HashMap<String, (i64, String)>);
+struct Parents {
+    /// Internal key and owner, by job id.
+    found: HashMap<String, (i64, String)>,
+    /// What the engine lets the jobs wait for, whosever it is.
+    predecessor: Option<JobId>,
+}
 
 impl Parents {
-    /// Another's job is none.
+    /// Another's job is none, unless the engine waits for it.
     fn get(&self, job: &NewJob, parent: &JobId) -> Option<i64> {
-        self.0.get(parent.as_str()).filter(|(_, owner)| *owner == job.owner).map(|(id, _)| *id)
+        let (id, owner) = self.found.get(parent.as_str())?;
+        (*owner == job.owner || self.predecessor.as_ref() == Some(parent)).then_some(*id)
     }
 
     fn missing(&self, job: &NewJob) -> Vec<JobId> {

@@ -120,9 +120,12 @@ impl PostgresStore {
         let chunks = chunks.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         let jobs = sqlx::query(include_str!("sql/jobs_prune.sql"));
         let jobs = jobs.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
-        let workers = sqlx::query(include_str!("sql/workers_prune.sql"));
-        workers.execute(&self.pool()).await.map_err(from_sqlx)?;
         Ok(chunks + jobs)
+    }
+
+    pub(super) async fn prune_workers(&self) -> StoreResult<u64> {
+        let workers = sqlx::query(include_str!("sql/workers_prune.sql"));
+        Ok(workers.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected())
     }
 
     pub(super) async fn prune_firings(&self, keep: Duration, limit: u32) -> StoreResult<u64> {

@@ -21,13 +21,19 @@ pub(super) struct Parents {
 }
 
 impl Parents {
-    pub(super) async fn of(write: &mut Write, job: &NewJob) -> StoreResult<Self> {
+    /// Those of the owner; `predecessor` is one that the engine lets the job wait for, whosever it is.
+    pub(super) async fn of(
+        write: &mut Write,
+        job: &NewJob,
+        predecessor: Option<&JobId>,
+    ) -> StoreResult<Self> {
         if job.parents.is_empty() {
             return Ok(Self { found: Vec::new(), missing: Vec::new() });
         }
         let rows: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/job_submit_find_parents.sql"))
             .bind(json(&job.parents))
             .bind(&job.owner)
+            .bind(predecessor.map(JobId::as_str))
             .fetch_all(write.connection())
             .await
             .map_err(from_sqlx)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use outhaul_core::id::JobId;
+use outhaul_core::identity::Visible;
 use outhaul_core::job::{Counts, Job, JobStatus, OnFailure};
 use outhaul_core::progress::Moving;
 use outhaul_core::store::{Cancelled, JobFilter, Page, Prioritised, StoreResult};
@@ -97,9 +98,16 @@ impl JobRow {
 pub(super) async fn get(
     connection: impl Executor<'_, Database = Sqlite>,
     job_id: &str,
+    visible: &Visible,
 ) -> StoreResult<Option<Job>> {
+    let (anything, subject, department) = visible_columns(visible);
+    if !anything {
+        return Ok(None);
+    }
     let row: Option<JobRow> = sqlx::query_as(include_str!("sql/job_get.sql"))
         .bind(job_id)
+        .bind(subject)
+        .bind(department)
         .fetch_optional(connection)
         .await
         .map_err(from_sqlx)?;

@@ -50,6 +50,7 @@ use outhaul_core::file::{
 };
 use outhaul_core::history::{HistoryCursor, Transition};
 use outhaul_core::id::{ChunkId, JobId, Lease, QueueId, WorkerId};
+use outhaul_core::identity::Visible;
 use outhaul_core::job::{ChunkRow, Job, NewJob};
 use outhaul_core::outbox::{NewOutboxMessage, OutboxMessage};
 use outhaul_core::progress::Progress;
@@ -145,8 +146,8 @@ impl Store for SqliteStore {
         submit::submit_all(self, jobs).await
     }
 
-    async fn job_get(&self, job_id: &JobId) -> StoreResult<Option<Job>> {
-        job::get(self.reader(), job_id.as_str()).await
+    async fn job_get_visible(&self, job_id: &JobId, visible: &Visible) -> StoreResult<Option<Job>> {
+        job::get(self.reader(), job_id.as_str(), visible).await
     }
 
     async fn jobs_get(&self, job_ids: &[JobId]) -> StoreResult<Vec<Job>> {
@@ -430,6 +431,10 @@ impl Store for SqliteStore {
 
     async fn jobs_prune(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
         sweep::prune(self, keep, limit).await
+    }
+
+    async fn workers_prune(&self) -> StoreResult<u64> {
+        sweep::prune_workers(self).await
     }
 
     async fn schedule_put(&self, schedule: &NewSchedule) -> StoreResult<Put> {

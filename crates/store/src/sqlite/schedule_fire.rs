@@ -126,7 +126,7 @@ impl Chain {
             job.parents.push(before.clone());
             job.on_parent_failure = OnParentFailure::Run;
         }
-        Ok(match submit::make(write, &job).await? {
+        Ok(match submit::make(write, &job, self.before.as_ref()).await? {
             Made::Job(made) => {
                 if self.overlap != Overlap::Allow {
                     self.before = Some(made.clone());

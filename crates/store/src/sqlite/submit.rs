@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outhaul_core::audit::{AuditAct, AuditEntry};
 use outhaul_core::id::JobId;
+use outhaul_core::identity::Visible;
 use outhaul_core::job::{Job, NewJob};
 use outhaul_core::store::{StoreError, StoreResult, Submitted};
 use sqlx::types::Json;
@@ -19,7 +20,7 @@ use crate::error::from_sqlx;
 use crate::firing::{self, KEY_CONFLICT, no_such_parents};
 
 pub(super) async fn submit(store: &SqliteStore, job: NewJob) -> StoreResult<Submitted> {
-    store.write(move |write| Box::pin(async move { submit_in(write, &job).await })).await
+    store.write(move |write| Box::pin(async move { submit_in(write, &job, None).await })).await
 }
 
 /// A job of the batch finds those before it like any other job.
@@ -29,7 +30,7 @@ pub(super) async fn submit_all(store: &SqliteStore, jobs: Vec<NewJob>) -> StoreR
             Box::pin(async move {
                 let mut answers = Vec::with_capacity(jobs.len());
                 for job in &jobs {
-                    answers.push(submit_in(write, job).await?);
+                    answers.push(submit_in(write, job, None).await?);
                 }
                 Ok(answers)
             })
@@ -49,11 +50,12 @@ pub(super) enum Made {
     Refused(String),
 }
 
-/// Submits a job as part of a firing: what stands in the way of the job does not undo the rest.
-pub(super) async fn make(write: &mut Write, job: &NewJob) -> StoreResult<Made> {
+/// Submits a job as part of a firing: what stands in the way of the job does not undo the rest. `predecessor` is
+/// the one of its parents that the engine lets it wait for.
+pub(super) async fn make(write: &mut Write, job: &NewJob, predecessor: Option<&JobId>) -> StoreResult<Made> {
     // A queue may turn out to be unknown when the job's row is there already.
     savepoint(write, "SAVEPOINT made").await?;
-    let made = match submit_in(write, job).await {
+    let made = match submit_in(write, job, predecessor).await {
         Ok(Submitted::Created(job)) => Made::Job(job.job_id),
         Ok(Submitted::Existing(job)) => Made::Named(job.job_id),
         Ok(Submitted::Duplicate(job)) => Made::Equal(job.job_id),
@@ -75,9 +77,9 @@ async fn savepoint(write: &mut Write, statement: &'static str) -> StoreResult<()
     Ok(())
 }
 
-async fn submit_in(write: &mut Write, job: &NewJob) -> StoreResult<Submitted> {
+async fn submit_in(write: &mut Write, job: &NewJob, predecessor: Option<&JobId>) -> StoreResult<Submitted> {
     release_key(write, job).await?;
-    let parents = Parents::of(write, job).await?;
+    let parents = Parents::of(write, job, predecessor).await?;
     if !parents.missing.is_empty() {
         // A repeated request finds its job, also when a parent has been pruned since.
         return match existing_if_any(write, job).await? {
@@ -201,7 +203,7 @@ async fn existing_if_any(write: &mut Write, job: &NewJob) -> StoreResult<Option<
 /// A job that this transaction stored or saw.
 async fn stored(write: &mut Write, job_id: &str) -> StoreResult<Job> {
     let vanished = || StoreError::Refused("a job is not there in the transaction that saw it".into());
-    job::get(write.connection(), job_id).await?.ok_or_else(vanished)
+    job::get(write.connection(), job_id, &Visible::All).await?.ok_or_else(vanished)
 }
 
 async fn insert_chunks(write: &mut Write, job: &NewJob, id: i64) -> StoreResult<()> {

@@ -177,7 +177,7 @@ pub(super) async fn prune(store: &SqliteStore, keep: Duration, limit: u32) -> St
 }
 
 async fn prune_in(write: &mut Write, keep: Duration, limit: u32) -> StoreResult<u64> {
-    let (now, completed, seen) = (write.now, write.before(keep), write.before(DAY));
+    let (now, completed) = (write.now, write.before(keep));
     sqlx::query(include_str!("sql/jobs_prune_mark.sql"))
         .bind(completed)
         .bind(limit)
@@ -194,12 +194,19 @@ async fn prune_in(write: &mut Write, keep: Duration, limit: u32) -> StoreResult<
         .execute(write.connection())
         .await
         .map_err(from_sqlx)?;
-    sqlx::query(include_str!("sql/workers_prune.sql"))
-        .bind(seen)
-        .execute(write.connection())
-        .await
-        .map_err(from_sqlx)?;
     Ok(chunks.rows_affected() + jobs.rows_affected())
+}
+
+pub(super) async fn prune_workers(store: &SqliteStore) -> StoreResult<u64> {
+    store
+        .write(move |write| {
+            Box::pin(async move {
+                let seen = write.before(DAY);
+                let workers = sqlx::query(include_str!("sql/workers_prune.sql")).bind(seen);
+                Ok(workers.execute(write.connection()).await.map_err(from_sqlx)?.rows_affected())
+            })
+        })
+        .await
 }
 
 pub(super) async fn prune_firings(store: &SqliteStore, keep: Duration, limit: u32) -> StoreResult<u64> {

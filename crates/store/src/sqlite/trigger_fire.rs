@@ -181,7 +181,7 @@ async fn fire_in(write: &mut Write, fire: i64, plan: FirePlan) -> StoreResult<Op
     }
     let (state, job_id, detail) = match plan {
         FirePlan::Refused(why) => (FireState::Refused, None, Some(why)),
-        FirePlan::Run(job) => match submit::make(write, &job).await? {
+        FirePlan::Run(job) => match submit::make(write, &job, None).await? {
             Made::Job(made) => (FireState::Fired, Some(made), None),
             Made::Named(made) => (FireState::Fired, Some(made), Some(KEY_NAMES.to_owned())),
             Made::Equal(made) => (FireState::Fired, Some(made), Some(EQUAL_RUNS.to_owned())),

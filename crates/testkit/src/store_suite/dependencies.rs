@@ -8,7 +8,7 @@ use outhaul_core::job::{JobStatus, NewJob, OnParentFailure};
 use outhaul_core::state::ChunkState;
 use outhaul_core::store::{Cancelled, Redriven, Submitted};
 
-use super::bench::{Bench, Kit, SETTINGS, at_once, job, keyed};
+use super::bench::{Bench, Kit, LONG, SETTINGS, at_once, job, keyed};
 
 fn child(parents: &[&JobId], on_parent_failure: OnParentFailure) -> NewJob {
     NewJob { parents: parents.iter().copied().cloned().collect(), on_parent_failure, ..job(2) }
@@ -162,6 +162,25 @@ pub(super) async fn a_parent_is_kept_while_another_waits_for_it(kit: Kit) {
     bench.stage().await;
     assert!(!prune().await);
     assert_eq!(bench.probe.number("select count(*) from job_parent").await, 0);
+}
+
+/// A parent may be marked for pruning in the very moment in which a child of it is stored.
+pub(super) async fn a_parent_that_was_pruned_meanwhile_releases_its_child(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (parent, chunks) = bench.running(1).await;
+    bench.finish(&chunks).await;
+    let id = bench.submit(child(&[&parent], OnParentFailure::Fail)).await.job_id;
+    let now = bench.probe.moment(bench.probe.now().await);
+    bench.probe.execute(&format!("update job set pruned_at = {now} where job_id = '{parent}'")).await;
+    for _ in 0..3 {
+        bench.store.jobs_prune(LONG, 100).await.expect("jobs_prune");
+    }
+    is_queued(&bench, &id).await;
+    for _ in 0..3 {
+        bench.store.jobs_prune(LONG, 100).await.expect("jobs_prune");
+    }
+    let left = format!("select count(*) from job where job_id = '{parent}'");
+    assert_eq!(bench.probe.number(&left).await, 0, "nobody waits for it any more");
 }
 
 pub(super) async fn a_large_child_is_released_in_batches(kit: Kit) {

@@ -74,6 +74,28 @@ pub(super) async fn a_list_shows_what_may_be_seen(kit: Kit) {
     assert_eq!(bench.store.jobs_list(&theirs).await.expect("jobs_list").items, []);
 }
 
+/// What would be read of it here cannot be: a look that touches it fails.
+pub(super) async fn anothers_job_is_not_read(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let id = bench.submit(NewJob { owner: "ann".to_owned(), ..job(1) }).await.job_id;
+    let look = async |visible: Visible| bench.store.job_get_visible(&id, &visible).await;
+    let own = || Visible::Own("ann".to_owned());
+    for visible in [Visible::All, own()] {
+        assert!(look(visible).await.expect("job_get_visible").is_some());
+    }
+    bench.probe.execute("update job set identity = 'not JSON', department = 'sales'").await;
+    let of = |department: &str| Visible::Department {
+        department: department.to_owned(),
+        subject: "eve".to_owned(),
+    };
+    for visible in [Visible::Own("eve".to_owned()), of("audit"), Visible::Nothing] {
+        assert_eq!(look(visible.clone()).await.expect("job_get_visible"), None, "{visible:?}");
+    }
+    for visible in [Visible::All, own(), of("sales")] {
+        look(visible.clone()).await.expect_err("it is read by those who may see it");
+    }
+}
+
 pub(super) async fn an_owner_never_passes_the_quota(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     let new = |chunks: usize| NewJob { owner: "ann".to_owned(), quota: Some(10), ..job(chunks) };

@@ -267,6 +267,21 @@ pub(super) async fn overlap_queue_waits_for_the_earlier_job(kit: Kit) {
     assert_eq!(bench.states(&fifth).await, [ChunkState::Queued], "all others have ended");
 }
 
+pub(super) async fn overlap_queue_waits_whosever_the_earlier_job_is(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    stored(&bench, &says(|spec| spec.overlap = Overlap::Queue)).await;
+    let anns = NewJob { owner: "ann".to_owned(), ..job(1) };
+    let first = fired(&fire_next(&bench, 0, anns).await);
+    let bobs = NewJob { owner: "bob".to_owned(), ..job(1) };
+    let second = fired(&fire_next(&bench, 1, bobs).await);
+    assert!(waits(&bench, &second).await);
+    let chunk = bench.claim_one().await;
+    assert_eq!(chunk.job_id, first);
+    bench.finish(&[chunk]).await;
+    bench.stage().await;
+    assert!(!waits(&bench, &second).await);
+}
+
 pub(super) async fn overlap_allow_waits_for_nobody(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     stored(&bench, &says(|spec| spec.overlap = Overlap::Allow)).await;

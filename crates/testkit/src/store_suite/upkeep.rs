@@ -277,3 +277,11 @@ pub(super) async fn pruning_leaves_no_progress(kit: Kit) {
     assert_eq!(bench.probe.number(rows).await, 1, "only that of the job that runs");
     assert_eq!(bench.job(&other).await.moving.rows, 4);
 }
+
+pub(super) async fn workers_that_are_gone_are_pruned(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    assert_eq!(bench.store.workers_prune().await.expect("workers_prune"), 0, "it has just been heard of");
+    let long_ago = bench.probe.moment(bench.probe.now().await - 2 * 24 * 3600 * 1_000_000);
+    bench.probe.execute(&format!("update worker set last_seen_at = {long_ago}")).await;
+    assert_eq!(bench.store.workers_prune().await.expect("workers_prune"), 1);
+}

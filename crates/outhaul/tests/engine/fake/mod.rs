@@ -17,6 +17,7 @@ use outhaul::core::dead_letter::*;
 use outhaul::core::file::*;
 use outhaul::core::history::*;
 use outhaul::core::id::*;
+use outhaul::core::identity::Visible;
 use outhaul::core::job::*;
 use outhaul::core::outbox::*;
 use outhaul::core::progress::Progress;
@@ -434,6 +435,9 @@ impl Store for Fake {
     async fn counts_repair(&self, _: Duration, _: u32) -> StoreResult<u64> {
         Ok(0)
     }
+    async fn workers_prune(&self) -> StoreResult<u64> {
+        Ok(0)
+    }
     async fn jobs_prune(&self, _: Duration, _: u32) -> StoreResult<u64> {
         Ok(0)
     }
@@ -517,7 +521,7 @@ impl Store for Fake {
     async fn jobs_submit(&self, _: Vec<NewJob>) -> StoreResult<Vec<Submitted>> {
         unreachable!("the engine never asks for this")
     }
-    async fn job_get(&self, _: &JobId) -> StoreResult<Option<Job>> {
+    async fn job_get_visible(&self, _: &JobId, _: &Visible) -> StoreResult<Option<Job>> {
         unreachable!("the engine never asks for this")
     }
     async fn jobs_list(&self, _: &JobFilter) -> StoreResult<Page<Job, i64>> {

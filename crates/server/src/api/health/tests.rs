@@ -59,7 +59,12 @@ async fn a_look_is_remembered_for_all_who_ask() {
     let bench = Bench::new().await;
     let files = bench.folder.path().join("files");
     let target = StorageTarget::Local(files.clone());
-    let storage = Storage::open(&StorageSettings { target, base_path: "exports/".into() }).unwrap();
+    let storage = Storage::open(&StorageSettings {
+        target,
+        base_path: "exports/".into(),
+        file_access: FileAccess::Owner,
+    })
+    .unwrap();
     let mut health = Health::new(bench.store.clone(), storage, None, None);
     for (age, after) in [(Duration::from_secs(86_400), 200), (Duration::ZERO, 503)] {
         health.ready_age = age;
@@ -83,7 +88,12 @@ async fn a_look_is_remembered_for_all_who_ask() {
 async fn a_name_of_the_web_that_points_here_gets_nothing() {
     let bench = Bench::new().await;
     let target = StorageTarget::Local(bench.folder.path().join("files"));
-    let storage = Storage::open(&StorageSettings { target, base_path: "exports/".into() }).unwrap();
+    let storage = Storage::open(&StorageSettings {
+        target,
+        base_path: "exports/".into(),
+        file_access: FileAccess::Owner,
+    })
+    .unwrap();
     let health = Arc::new(Health::new(bench.store.clone(), storage, None, None));
     for (local, path, status) in
         [(true, "/readyz", 421), (true, "/metrics", 421), (true, "/healthz", 200), (false, "/readyz", 200)]

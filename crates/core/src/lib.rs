@@ -27,5 +27,6 @@ pub mod step;
 pub mod store;
 pub mod trigger;
 pub mod turn;
+pub mod vacuum;
 pub mod vitals;
 pub mod worker;

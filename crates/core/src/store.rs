@@ -30,6 +30,7 @@ use crate::step::{StepRecord, StepRow};
 use crate::trigger::{
     DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
 };
+use crate::vacuum::VacuumLag;
 use crate::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
 };
@@ -542,6 +543,11 @@ pub trait Store: Send + Sync {
 
     /// How far the relays are behind.
     async fn delivery_lag(&self) -> StoreResult<DeliveryLag>;
+
+    /// What keeps the database from clearing dead rows away; `None`: it keeps none.
+    async fn vacuum_lag(&self) -> StoreResult<Option<VacuumLag>> {
+        Ok(None)
+    }
 
     // --- sweeps: guarded, batched, harmless in any number ---
 

@@ -32,6 +32,7 @@ use outhaul_core::store::{
 use outhaul_core::trigger::{
     DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
 };
+use outhaul_core::vacuum::VacuumLag;
 use outhaul_core::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
 };
@@ -143,6 +144,7 @@ verbs! {
     outbox_put(messages: &[NewOutboxMessage]) -> ();
     outbox_take(limit: u32) -> Vec<OutboxMessage>;
     outbox_delete(ids: &[i64]) -> ();
+    vacuum_lag() -> Option<VacuumLag>;
     delivery_lag() -> DeliveryLag;
     chunks_stage(limit: u32) -> Staged;
     chunks_expired(known: &[String], abandoned: Duration, limit: u32) -> Vec<ExpiredChunk>;

@@ -16,7 +16,7 @@ use outhaul_core::queue::QueueSpec;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{Store, StoreError, StoreSettings};
 use outhaul_core::worker::{Finish, NewWorker, Want};
-use outhaul_store::postgres::{PostgresOptions, PostgresStore, connect, migrate};
+use outhaul_store::postgres::{PostgresOptions, PostgresStore, connect, migrate, missing_session_settings};
 use outhaul_testkit::test_db::TestDb;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tokio::io::copy_bidirectional;
@@ -173,6 +173,8 @@ async fn a_statement_that_was_prepared_before_a_migration_is_prepared_again() {
     let job_id = known.job_id.clone();
     store.job_submit(known).await.unwrap();
     store.job_get(&job_id).await.unwrap();
+    let mut callers = PgConnection::connect(database.url()).await.unwrap();
+    store.job_submit_in(&mut callers, job(1)).await.unwrap();
     connection
         .execute(
             "do $$ begin execute 'create or replace view job_view as select v.*, 1 as one_more from ('
@@ -181,9 +183,46 @@ async fn a_statement_that_was_prepared_before_a_migration_is_prepared_again() {
         .await
         .unwrap();
     assert!(store.job_get(&job_id).await.unwrap().is_some());
+    let once = store.job_submit_in(&mut callers, job(1)).await;
+    assert!(matches!(once, Err(StoreError::Unavailable(_))), "a transaction of the caller's: {once:?}");
+    store.job_submit_in(&mut callers, job(1)).await.unwrap();
     for answer in join_all((0..8).map(|_| store.job_submit(job(1)))).await {
         answer.unwrap();
     }
+}
+
+#[tokio::test]
+async fn missing_settings_are_told() {
+    let told = async |settings: &[(&str, &str)]| {
+        let (database, _) = database(settings).await;
+        let missing = missing_session_settings(&Secret::new(database.url())).await.unwrap();
+        missing.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
+    assert_eq!(told(&[("jit", "on")]).await, ["jit"].into_iter().chain(limits).collect::<Vec<_>>());
+    let level = ("default_transaction_isolation", "repeatable read");
+    let but_one = [level, ("jit", "off"), (limits[0], "5s"), (limits[1], "1min"), (limits[2], "2h")];
+    assert_eq!(told(&but_one).await, [level.0]);
+    assert!(told(&but_one[1..]).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_holds_dead_rows_back_is_told() {
+    let (database, mut connection) = database(&[]).await;
+    migrate(&Secret::new(database.url()), true).await.unwrap();
+    let store = store(database.url(), true);
+    let mut open = connection.begin().await.unwrap();
+    open.execute("create table held (id int)").await.unwrap();
+    let lag = async || store.vacuum_lag().await.unwrap().unwrap();
+    let first = lag().await.oldest_transaction;
+    let (since, longer) = (std::time::Instant::now(), Duration::from_millis(50));
+    while since.elapsed() < longer {
+        tokio::time::sleep(longer).await;
+    }
+    let later = lag().await.oldest_transaction;
+    assert!(later >= first + longer, "{later:?} after {first:?}");
+    open.rollback().await.unwrap();
+    assert!(lag().await.oldest_transaction < later, "nothing is open any more");
 }
 
 /// In front of a server: counts connections, and drops them at once while the server is away.

@@ -22,6 +22,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use outhaul_core::clock;
 use outhaul_core::queue::QueueRow;
 use outhaul_core::store::Store;
+use outhaul_core::vacuum::VacuumLag;
 use outhaul_core::vitals::Vitals;
 use outhaul_export::storage::Storage;
 use serde::Serialize;
@@ -49,6 +50,7 @@ pub struct Health {
     store_part: Part,
     storage_part: Part,
     callers_part: Part,
+    vacuum: Recent<Option<VacuumLag>>,
 }
 
 impl Health {
@@ -60,7 +62,7 @@ impl Health {
         metrics: Option<PrometheusHandle>,
     ) -> Self {
         let (store_part, storage_part, callers_part) = Default::default();
-        let (queues, ready, vitals) = (Recent::default(), Recent::default(), Vitals::default());
+        let (queues, vacuum, ready) = (Recent::default(), Recent::default(), Recent::default());
         Self {
             store,
             storage,
@@ -68,12 +70,13 @@ impl Health {
             broker,
             metrics,
             queues,
+            vacuum,
             ready,
             ready_age: readiness::AGE,
             store_part,
             storage_part,
             callers_part,
-            vitals,
+            vitals: Vitals::default(),
         }
     }
 
@@ -206,6 +209,15 @@ pub(super) async fn metrics(State(health): State<Arc<Health>>) -> Response {
         Ok(queues) => queues.iter().for_each(count),
         // What this process counted is worth showing all the same, now more than ever.
         Err(error) => tracing::warn!(error = error_chain(&error), "api.queues_not_counted"),
+    }
+    match health.vacuum.get(async || store.vacuum_lag().await).await {
+        Ok(Some(lag)) => {
+            let oldest = lag.oldest_transaction.as_secs_f64();
+            metrics::gauge!("outhaul_database_oldest_transaction_seconds").set(oldest);
+            metrics::gauge!("outhaul_database_dead_chunk_rows").set(lag.dead_chunks as f64);
+        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!(error = error_chain(&error), "api.vacuum_not_counted"),
     }
     if let Some(broker) = &health.broker {
         broker.count(store).await;

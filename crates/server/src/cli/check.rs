@@ -16,6 +16,7 @@ use outhaul_export::settings::SourceUrl;
 use outhaul_export::source::Source;
 use outhaul_export::storage::Storage;
 use outhaul_export::{Dataset, Exports, ExportsError, source};
+use outhaul_store::postgres;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _};
 
@@ -89,7 +90,8 @@ pub(crate) async fn run(args: Check, registry: Registry) -> Result<ExitCode, Fai
         }
     }
     let exports = exports(&config, &mut findings).await;
-    let warnings = warnings::of(&config, exports.as_ref());
+    let mut warnings = warnings::of(&config, exports.as_ref());
+    warnings.extend(session_settings(&config).await);
     for foreign in exports.iter().flat_map(|exports| exports.foreign_base_paths(&base_paths)) {
         let what = format!("base path of {}", foreign.dataset);
         findings.push(Finding { what, result: Err(foreign.to_string()) });
@@ -195,6 +197,26 @@ async fn database(config: &Config) -> Result<Database, String> {
         Err(StartError::Database(error)) => Err(with_causes(&error)),
         Err(error) => Err(with_causes(&error)),
     }
+}
+
+/// Which settings the role lacks that are not sent where LISTEN is off. A database that does not answer is told of as
+/// a problem already.
+async fn session_settings(config: &Config) -> Option<Warning> {
+    let database = &config.database;
+    if database.listen || database.url.expose().starts_with("sqlite:") {
+        return None;
+    }
+    let asked = postgres::missing_session_settings(&database.url);
+    let missing = within(async { asked.await.map_err(|error| with_causes(&error)) }).await.ok()?;
+    if missing.is_empty() {
+        return None;
+    }
+    let set = |(name, value): &(&str, &str)| format!("ALTER ROLE CURRENT_USER SET {name} = '{value}';");
+    let text = format!(
+        "with database.listen = false no session settings are sent, and the role lacks some; as that role run: {}",
+        missing.iter().map(set).collect::<Vec<_>>().join(" ")
+    );
+    Some(Warning { what: "database".into(), text })
 }
 
 /// Whether the broker lets us in and has its queues, or can make them.

@@ -58,8 +58,12 @@ impl Follower {
         assert_eq!(field("event: "), "job");
         let id: i64 = field("id: ").parse().expect("a version");
         assert!(Some(id) >= self.last_id, "versions go on: {id} after {:?}", self.last_id);
-        self.last_id = Some(id);
         let job: Value = serde_json::from_str(field("data: ")).expect("JSON");
+        if Some(id) == self.last_id {
+            let last = self.seen.last().expect("an event has come");
+            assert_eq!(stated(&job), stated(last), "the id {id} names one state");
+        }
+        self.last_id = Some(id);
         self.seen.push(job.clone());
         goes_on(&self.seen);
         job
@@ -94,6 +98,13 @@ impl Follower {
         patiently("the stream ends", end).await;
         self.seen
     }
+}
+
+/// A job without the guess, which is not part of its state.
+fn stated(job: &Value) -> Value {
+    let mut job = job.clone();
+    job["etaSeconds"].take();
+    job
 }
 
 async fn open(client: &Client, job: &str, last_id: Option<i64>) -> Response {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{StoreError, StoreResult, StoreSettings};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions, Connection};
 
 use super::PostgresStore;
 use super::connections::Connections;
@@ -32,6 +33,27 @@ const SESSION: [(&str, &str); 5] = [
 /// fits any number of rows; planning them anew would cost more than running them, and a plan made while
 /// the tables were empty must not be a scan.
 const FIXED_PLANS: [(&str, &str); 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
+
+/// The settings of [`SESSION`] that a connection to `url` does not have by itself. Behind a transaction-mode pooler
+/// they cannot be sent, and must be set for the role. Any time limit is as good as ours.
+pub async fn missing_session_settings(url: &Secret) -> StoreResult<Vec<(&'static str, &'static str)>> {
+    let mut connection = connect_options(url, "check")?.connect().await.map_err(from_sqlx)?;
+    let names = SESSION.map(|(name, _)| name);
+    let found: Vec<String> =
+        sqlx::query_scalar("SELECT current_setting(name) FROM unnest($1::text[]) WITH ORDINALITY AS n (name, place) ORDER BY place")
+            .bind(names.as_slice())
+            .fetch_all(&mut connection)
+            .await
+            .map_err(from_sqlx)?;
+    connection.close().await.map_err(from_sqlx)?;
+    let is_there = |name: &str, wanted: &str, found: &str| match name.ends_with("_timeout") {
+        true => found != "0",
+        false => found == wanted,
+    };
+    let missing =
+        SESSION.into_iter().zip(&found).filter(|((name, wanted), found)| !is_there(name, wanted, found));
+    Ok(missing.map(|(setting, _)| setting).collect())
+}
 
 /// How one purpose connects.
 #[derive(Clone, Debug)]

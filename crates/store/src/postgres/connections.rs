@@ -2,6 +2,7 @@
 //! loss, failover) would leave calls waiting for minutes or for ever; a verb that takes too long gives its
 //! pool up for a new one. A verb that the server rolled back for no fault of its own runs again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -57,21 +58,23 @@ impl Connections {
     where
         F: Future<Output = StoreResult<T>>,
     {
-        let (patience, number) = (self.options.patience, self.number());
-        if let Ok(done) = tokio::time::timeout(patience, self.again(verb)).await {
+        let (patience, used) = (self.options.patience, AtomicU64::new(0));
+        if let Ok(done) = tokio::time::timeout(patience, self.again(verb, &used)).await {
             return done;
         }
-        self.replace(number);
+        self.replace(used.into_inner());
         Err(StoreError::Unavailable(format!("no answer within {} s", patience.as_secs()).into()))
     }
 
-    async fn again<T, F>(&self, mut verb: impl FnMut() -> F) -> StoreResult<T>
+    /// `used` is the number of the pool that the last run had.
+    async fn again<T, F>(&self, mut verb: impl FnMut() -> F, used: &AtomicU64) -> StoreResult<T>
     where
         F: Future<Output = StoreResult<T>>,
     {
         let mut runs = 0;
         loop {
             let number = self.number();
+            used.store(number, Ordering::Relaxed);
             let error = match verb().await {
                 Err(error) if runs < AGAIN => error,
                 done => return done,

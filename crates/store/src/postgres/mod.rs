@@ -60,6 +60,7 @@ use outhaul_core::store::{
 use outhaul_core::trigger::{
     DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
 };
+use outhaul_core::vacuum::VacuumLag;
 use outhaul_core::worker::{
     Beat, ClaimedChunk, ExpiredChunk, Failure, Finish, NewWorker, Settled, Slot, Want, WorkerRow,
 };
@@ -69,7 +70,7 @@ use sqlx::postgres::PgConnectOptions;
 use connections::Connections;
 use pool::Pool;
 
-pub use connect::{PostgresOptions, connect};
+pub use connect::{PostgresOptions, connect, missing_session_settings};
 pub use migrate::migrate;
 pub use step::{Transacted, TransactionError};
 
@@ -320,6 +321,10 @@ impl Store for PostgresStore {
 
     async fn outbox_delete(&self, ids: &[i64]) -> StoreResult<()> {
         self.bounded(|| self.delete_outbox(ids)).await
+    }
+
+    async fn vacuum_lag(&self) -> StoreResult<Option<VacuumLag>> {
+        self.bounded(|| self.lag_of_vacuum()).await.map(Some)
     }
 
     async fn delivery_lag(&self) -> StoreResult<DeliveryLag> {

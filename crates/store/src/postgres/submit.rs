@@ -8,12 +8,12 @@ use std::time::Duration;
 use outhaul_core::id::JobId;
 use outhaul_core::job::{Job, NewChunk, NewJob, OnParentFailure};
 use outhaul_core::store::{StoreError, StoreResult, Submitted};
-use sqlx::PgConnection;
+use sqlx::{Connection, PgConnection};
 
 use super::PostgresStore;
 use super::pool::begin;
 use super::row::{JobRow, interval};
-use crate::error::from_sqlx;
+use crate::error::{Undone, from_sqlx, undone};
 
 /// Chunks inserted by one statement.
 const CHUNKS_PER_STATEMENT: usize = 10_000;
@@ -46,7 +46,13 @@ impl PostgresStore {
     /// Submits inside a transaction of the caller's, on a connection to the same database: the job is
     /// there if and only if the caller commits.
     pub async fn job_submit_in(&self, connection: &mut PgConnection, job: NewJob) -> StoreResult<Submitted> {
-        let mut answers = self.batch(vec![job]).await?.submit(connection).await?;
+        let stored = self.batch(vec![job]).await?.submit(connection).await;
+        if stored.as_ref().is_err_and(|error| undone(error) == Some(Undone::StalePlan)) {
+            // This transaction is lost; the caller's next one prepares its statements anew. A connection that
+            // cannot even do that shows so at its next use.
+            let _ = connection.clear_cached_statements().await;
+        }
+        let mut answers = stored?;
         answers.pop().ok_or_else(|| StoreError::Refused("a submission without an answer".into()))
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use outhaul_core::id::{ChunkId, Lease};
 use outhaul_core::store::{Staged, StoreError, StoreResult};
+use outhaul_core::vacuum::VacuumLag;
 use outhaul_core::worker::ExpiredChunk;
 use sqlx::postgres::types::PgInterval;
 
@@ -126,6 +127,18 @@ impl PostgresStore {
     pub(super) async fn prune_workers(&self) -> StoreResult<u64> {
         let workers = sqlx::query(include_str!("sql/workers_prune.sql"));
         Ok(workers.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected())
+    }
+
+    pub(super) async fn lag_of_vacuum(&self) -> StoreResult<VacuumLag> {
+        let (oldest, dead): (Option<PgInterval>, Option<i64>) =
+            sqlx::query_as(include_str!("sql/vacuum_lag.sql"))
+                .fetch_one(&self.pool())
+                .await
+                .map_err(from_sqlx)?;
+        Ok(VacuumLag {
+            oldest_transaction: oldest.as_ref().map(span).unwrap_or_default(),
+            dead_chunks: dead.unwrap_or_default().unsigned_abs(),
+        })
     }
 
     pub(super) async fn prune_firings(&self, keep: Duration, limit: u32) -> StoreResult<u64> {

@@ -14,6 +14,7 @@ on_both!(
     a_source_that_always_fails_is_tried_exactly_as_often_as_allowed,
     a_query_that_does_not_fit_is_not_tried_again,
     the_first_failure_stops_the_rest_unless_told_otherwise,
+    a_query_that_writes_is_found_by_the_check,
     a_secret_is_nowhere,
 );
 
@@ -108,6 +109,35 @@ async fn the_first_failure_stops_the_rest_unless_told_otherwise(kind: Kind) {
     assert_eq!(status, 202);
     let job = client.wait_for(&stopped, "COMPLETED").await;
     assert_eq!((&job["filesGenerated"], &job["filesReused"]), (&json!(1), &json!(3)), "{job}");
+}
+
+/// A query that writes is refused by `check`, as it is by every run; one that only reads is not.
+async fn a_query_that_writes_is_found_by_the_check(kind: Kind) {
+    let dataset = |name: &str, query: &str| {
+        format!("[datasets.{name}]\nsource = \"warehouse\"\nkey = \"none\"\nquery = \"{query}\"\n")
+    };
+    let sections = format!(
+        "{STEADY}{}{}{}{}",
+        warehouse(kind, POSITIONS),
+        dataset(
+            "common",
+            "with p as (select * from positions) select *, 1 as one from p order by key; -- the end"
+        ),
+        dataset("gone", "delete from positions returning *"),
+        dataset("kept", "values (1), (2)"),
+    );
+    let stack = Stack::new(kind, &sections).await;
+    stack.make_positions(&["ABC"], &["2025-03-15"]).await;
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_outhaul"));
+    let check = command.args(["check", "--config"]).arg(stack.config()).output().expect("run the check");
+    let said = String::from_utf8(check.stdout).expect("text");
+    let lines = |start: &str| said.lines().filter(|line| line.starts_with(start)).collect::<Vec<_>>();
+    assert_eq!(
+        lines("WRONG   dataset "),
+        ["WRONG   dataset gone: its query writes; it must only read"],
+        "{said}"
+    );
+    assert_eq!(lines("ok      dataset ").len(), 3, "{said}");
 }
 
 /// The API knows a new dataset before the first worker does: the old one puts the chunk back uncounted, and the

@@ -65,6 +65,12 @@ impl PostgresSource {
                 let (code, words) = (answer.code().unwrap_or_default(), words.of_state(&**answer));
                 if code == READ_ONLY {
                     does_not_fit(dataset, source, "the query writes; it must only read")
+                } else if is_about_the_data(&code) {
+                    let cause = format!(
+                        "the query of dataset `{dataset}` failed over the data of source `{source}`: {}",
+                        short(&words)
+                    );
+                    Failed::Fatal(cause.into())
                 } else if is_about_the_query(&code) {
                     does_not_fit(dataset, source, &words)
                 } else if is_about_the_server(&code) {
@@ -268,15 +274,23 @@ fn copy_sql(query: &Query<'_>) -> Result<String, super::params::LiteralError> {
     Ok(format!("COPY (\n{sql}\n) TO STDOUT (FORMAT csv, HEADER)"))
 }
 
+/// What `set role` answers for a role that is not there, among others.
+const INVALID_PARAMETER: &str = "22023";
+
 /// The answer to a write in a read-only transaction. Ours always is one, so it says nothing about the
 /// state of the server.
 const READ_ONLY: &str = "25006";
 
-/// SQLSTATEs that blame the query, its values or its rights, rather than the state of the server:
-/// syntax, names and access (42), data (22), more rows than one (21), unsupported (0A), unknown
-/// schema (3F).
+/// SQLSTATEs that blame the query or its rights, rather than the state of the server: syntax, names and access
+/// (42), unsupported (0A), unknown schema (3F), and a setting or role that is not there (22023).
 fn is_about_the_query(code: &str) -> bool {
-    ["42", "22", "21", "0A", "3F"].iter().any(|class| code.starts_with(class))
+    code == INVALID_PARAMETER || ["42", "0A", "3F"].iter().any(|class| code.starts_with(class))
+}
+
+/// SQLSTATEs that blame a value that was read or given, such as a division by zero: data (22), more rows than one
+/// (21).
+fn is_about_the_data(code: &str) -> bool {
+    code != INVALID_PARAMETER && ["22", "21"].iter().any(|class| code.starts_with(class))
 }
 
 /// SQLSTATEs about the way to the server, who signs in and what the machine has left. Their words name
@@ -307,13 +321,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_blames_the_query_is_fatal() {
-        for code in ["42601", "42703", "42P01", "42501", "42883", "22P02", "22012", "21000", "0A000", "3F000"]
-        {
-            assert!(is_about_the_query(code), "{code}");
+    fn only_what_blames_the_query_or_the_data_is_fatal() {
+        for code in ["42601", "42703", "42P01", "42501", "42883", "22023", "0A000", "3F000"] {
+            assert!(is_about_the_query(code) && !is_about_the_data(code), "{code}");
+        }
+        for code in ["22P02", "22012", "22007", "21000"] {
+            assert!(is_about_the_data(code) && !is_about_the_query(code), "{code}");
         }
         for code in ["57014", "57P01", "08006", "53300", "40001", "55P03", "28P01", "3D000", "XX000", ""] {
-            assert!(!is_about_the_query(code), "{code}");
+            assert!(!is_about_the_query(code) && !is_about_the_data(code), "{code}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! not see them; so only the code is told there, in a cause and in a log alike.
 
 use sqlx::error::DatabaseError;
+use sqlx::postgres::PgDatabaseError;
 
 /// What `set role` answers for a role that is not there.
 const NO_SUCH_ROLE: &str = "22023";
@@ -29,8 +30,8 @@ impl Words {
     pub(super) fn of_state(self, answer: &dyn DatabaseError) -> String {
         let code = answer.code().unwrap_or_default();
         match self {
-            Self::Own => answer.message().to_owned(),
-            Self::OfPlanning if code.starts_with("42") || code == NO_SUCH_ROLE => answer.message().to_owned(),
+            Self::Own => with_hint(answer),
+            Self::OfPlanning if code.starts_with("42") || code == NO_SUCH_ROLE => with_hint(answer),
             Self::OfPlanning | Self::Code => coded(class(&code), &format!("SQLSTATE {code}")),
         }
     }
@@ -51,6 +52,13 @@ impl Words {
             Self::OfPlanning | Self::Code => "the answer is not what was asked for".to_owned(),
         }
     }
+}
+
+/// The message, and what PostgreSQL suggests where a name or a type is wrong.
+fn with_hint(answer: &dyn DatabaseError) -> String {
+    let hint = answer.try_downcast_ref::<PgDatabaseError>().filter(|answer| answer.code().starts_with("42"));
+    let hint = hint.and_then(PgDatabaseError::hint).map(|hint| format!(" ({})", hint.trim_end_matches('.')));
+    format!("{}{}", answer.message(), hint.unwrap_or_default())
 }
 
 fn coded(kind: &str, code: &str) -> String {

@@ -206,13 +206,26 @@ async fn our_floats_are_digit_for_digit_those_of_postgresql() {
 #[tokio::test]
 async fn queries_that_do_not_fit_are_fatal_and_say_so() {
     let (db, mut admin) = database().await;
-    sqlx::raw_sql("create table t (n int)").execute(&mut admin).await.unwrap();
+    sqlx::raw_sql("create table t (n int, quantity int)").execute(&mut admin).await.unwrap();
     let source = source(db.url());
     for (sql, cause) in [
         ("select x from t", "column \"x\" does not exist"),
+        (
+            "select quantty from t",
+            "column \"quantty\" does not exist (Perhaps you meant to reference the column \"t.quantity\")",
+        ),
         ("select * from nowhere", "relation \"nowhere\" does not exist"),
         ("select 1 fom t where", "syntax error at or near \"t\""),
-        ("select * from t where n = :key", "operator does not exist: integer = text"),
+        (
+            "select * from t where n = :key",
+            "operator does not exist: integer = text (No operator matches the given name and argument types. \
+             You might need to add explicit type casts)",
+        ),
+    ] {
+        let expected = format!("dataset `positions` does not fit source `warehouse`: {cause}");
+        assert_eq!(run(&source, sql, "ABC").await, Err(Failed::Fatal(expected.into())), "{sql}");
+    }
+    for (sql, cause) in [
         ("select :key::int", "invalid input syntax for type integer: \"ABC\""),
         ("select 1 / (n - n) from (values (1)) as v(n)", "division by zero"),
         (
@@ -220,7 +233,8 @@ async fn queries_that_do_not_fit_are_fatal_and_say_so() {
             "more than one row returned by a subquery used as an expression",
         ),
     ] {
-        let expected = format!("dataset `positions` does not fit source `warehouse`: {cause}");
+        let expected =
+            format!("the query of dataset `positions` failed over the data of source `warehouse`: {cause}");
         assert_eq!(run(&source, sql, "ABC").await, Err(Failed::Fatal(expected.into())), "{sql}");
     }
     // A connection that saw an error is not used again.

@@ -18,6 +18,7 @@ use outhaul_export::storage::Storage;
 use outhaul_export::{Dataset, Exports, ExportsError, source};
 use outhaul_store::postgres;
 use serde_json::{Value, json};
+use sqlx::postgres::PgDatabaseError;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _};
 
 use super::ConfigFlag;
@@ -332,9 +333,14 @@ async fn row_security(source: &dyn Source, dataset: &Dataset) -> Result<(), Stri
 /// Lets the source plan the query, with values as they would be, without running it.
 async fn prepare(dataset: &Dataset, url: &SourceUrl) -> Result<(), String> {
     let words = |error: sqlx::Error| match error {
-        sqlx::Error::Database(answer) => format!("its query does not fit the source: {}", answer.message()),
+        sqlx::Error::Database(answer) => {
+            let hint = answer.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::hint);
+            let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            format!("its query does not fit the source: {}{hint}", answer.message())
+        }
         _ => "its source went away".to_owned(),
     };
+    let writes = |_| "its query writes; it must only read".to_owned();
     match url {
         SourceUrl::Postgres(url) => {
             let options: sqlx::postgres::PgConnectOptions =
@@ -348,13 +354,20 @@ async fn prepare(dataset: &Dataset, url: &SourceUrl) -> Result<(), String> {
             let query = query.map_err(|error| error.to_string())?;
             connection.execute("BEGIN READ ONLY").await.map_err(words)?;
             let explain = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {query}")));
-            explain.execute(&mut connection).await.map(drop).map_err(words)
+            explain.execute(&mut connection).await.map_err(words)?;
+            // A statement that writes can be explained, too. A cursor takes only those that read, and runs none.
+            let cursor = format!("DECLARE outhaul_check NO SCROLL CURSOR FOR\n{query}");
+            sqlx::raw_sql(AssertSqlSafe(cursor)).execute(&mut connection).await.map(drop).map_err(writes)
         }
         SourceUrl::Sqlite(path) => {
             let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).read_only(true);
             let mut connection = options.disable_statement_logging().connect().await.map_err(words)?;
-            let query = AssertSqlSafe(format!("EXPLAIN {}", dataset.template.with_numbers()));
-            sqlx::raw_sql(query).execute(&mut connection).await.map(drop).map_err(words)
+            let query = dataset.template.with_numbers();
+            let explain = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {query}")));
+            explain.execute(&mut connection).await.map_err(words)?;
+            // A statement that writes can be explained, too, but nothing can be selected from it.
+            let select = format!("EXPLAIN SELECT * FROM (\n{query}\n)");
+            sqlx::raw_sql(AssertSqlSafe(select)).execute(&mut connection).await.map(drop).map_err(writes)
         }
     }
 }

@@ -113,22 +113,22 @@ mod tests {
     #[test]
     fn a_chunk_waits_from_when_it_was_first_met() {
         let not_yet = NotYet::with_patience(Duration::from_secs(3600));
-        assert_eq!(not_yet.waited(1, at(0)), None);
-        assert_eq!(not_yet.waited(2, at(10)), None, "each for itself");
-        assert_eq!(not_yet.waited(1, at(60)), Some(Duration::from_secs(60)));
-        assert_eq!(not_yet.waited(1, at(-5)), Some(Duration::ZERO), "a clock that went back");
-        assert_eq!(not_yet.waited(1, at(3600)), Some(Duration::from_secs(3600)));
-        assert_eq!(not_yet.waited(1, at(3700)), None, "given up, and redriven");
+        assert_eq!(not_yet.waited(ChunkId(1), at(0)), None);
+        assert_eq!(not_yet.waited(ChunkId(2), at(10)), None, "each for itself");
+        assert_eq!(not_yet.waited(ChunkId(1), at(60)), Some(Duration::from_secs(60)));
+        assert_eq!(not_yet.waited(ChunkId(1), at(-5)), Some(Duration::ZERO), "a clock that went back");
+        assert_eq!(not_yet.waited(ChunkId(1), at(3600)), Some(Duration::from_secs(3600)));
+        assert_eq!(not_yet.waited(ChunkId(1), at(3700)), None, "given up, and redriven");
     }
 
     #[test]
     fn only_so_many_are_remembered() {
         let not_yet = NotYet::default();
         for chunk in 0..MOST as i64 {
-            assert_eq!(not_yet.waited(chunk, at(0)), None);
+            assert_eq!(not_yet.waited(ChunkId(chunk), at(0)), None);
         }
-        assert_eq!(not_yet.waited(-1, at(1)), Some(Duration::ZERO), "put back, and not remembered");
-        assert_eq!(not_yet.waited(-1, at(4000)), None, "the others have run elsewhere");
+        assert_eq!(not_yet.waited(ChunkId(-1), at(1)), Some(Duration::ZERO), "put back, and not remembered");
+        assert_eq!(not_yet.waited(ChunkId(-1), at(4000)), None, "the others have run elsewhere");
         assert_eq!(not_yet.met.lock().unwrap().len(), 1);
     }
 }

@@ -59,7 +59,8 @@ struct Parts {
     worker: Option<JoinHandle<()>>,
     /// The sweeps.
     duties: Vec<JoinHandle<()>>,
-    recorder: JoinHandle<()>,
+    /// What records their outcomes.
+    recorder: Option<JoinHandle<()>>,
     keeper: std::thread::JoinHandle<()>,
     keeper_stop: CancellationToken,
 }
@@ -134,8 +135,6 @@ impl Engine {
         let keeper = Keeper::new(id, stores.keeper, owned.clone(), settings.worker.clone())
             .start(vitals.part("the lease keeper"), keeper_stop.clone())
             .map_err(|error| StoreError::Unavailable(format!("no thread for heartbeats: {error}").into()))?;
-        let part = vitals.part("the recorder");
-        let (recorder, recording) = Recorder::start(store.clone(), delivery.clone(), owned.clone(), part);
 
         let reaper =
             Reaper { store: store.clone(), registry: registry.clone(), lease: settings.worker.lease };
@@ -153,7 +152,9 @@ impl Engine {
             };
             duties.push(duty::start(pruner, vitals, stop.clone()));
         }
-        let worker = settings.worker_role.then(|| {
+        let running = settings.worker_role.then(|| {
+            let part = vitals.part("the recorder");
+            let (recorder, recording) = Recorder::start(store.clone(), delivery.clone(), owned.clone(), part);
             let runner = Runner { store: store.clone(), recorder, jobs: self.jobs.clone() };
             let worker = Worker {
                 id,
@@ -166,10 +167,12 @@ impl Engine {
                 runner,
                 named: Named::default(),
             };
-            tokio::spawn(vitals.part("the claim loop").run(worker.run(stop.clone())))
+            let claiming = vitals.part("the claim loop").run(worker.run(stop.clone()));
+            (tokio::spawn(claiming), recording)
         });
+        let (worker, recorder) = running.unzip();
         info!(worker = %id, roles = %settings.roles, "worker {id} started");
-        let (settings, recorder) = (settings.worker, recording);
+        let settings = settings.worker;
         Ok(Parts { id, store, settings, worker, duties, recorder, keeper, keeper_stop })
     }
 
@@ -230,8 +233,10 @@ impl Parts {
                 warn!(left = owned.len(), "chunks could not be given back; their leases will run out");
             }
         }
-        if owned.len() == 0 {
-            ended(self.recorder).await;
+        if let Some(recorder) = self.recorder
+            && owned.len() == 0
+        {
+            ended(recorder).await;
         }
         self.keeper_stop.cancel();
         let _ = tokio::task::spawn_blocking(move || self.keeper.join()).await;

@@ -70,7 +70,7 @@ async fn what_a_dead_recorder_held_is_lost_and_renewed_by_nobody() {
     // One whose success comes now, and cannot be handed in.
     handler.gate.add_permits(1);
     store.until("no lease is renewed that nobody can end", |_| renewed.lock().unwrap().is_empty()).await;
-    assert_eq!(engine.running(), 0);
+    store.until("nothing is owned any more", |_| engine.running() == 0).await;
     engine.stop().await;
     assert_eq!(store.rows().writes, []);
 }

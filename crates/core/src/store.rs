@@ -438,6 +438,9 @@ pub trait Store: Send + Sync {
     async fn chunks_heartbeat(&self, worker: WorkerId, leases: &[Lease], slots: &[Slot])
     -> StoreResult<Beat>;
 
+    /// Everything that this worker runs, as the store knows it.
+    async fn chunks_of_worker(&self, worker: WorkerId) -> StoreResult<Vec<Lease>>;
+
     /// Which of these leases belong to CANCELLED jobs.
     async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;
 

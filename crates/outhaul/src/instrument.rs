@@ -119,6 +119,7 @@ verbs! {
     chunks_claim(worker: WorkerId, wants: &[Want], total: u32) -> Vec<ClaimedChunk>;
     chunks_claim_named(worker: WorkerId, names: &[ChunkName], wants: &[Want], total: u32) -> NamedClaims;
     chunks_heartbeat(worker: WorkerId, leases: &[Lease], slots: &[Slot]) -> Beat;
+    chunks_of_worker(worker: WorkerId) -> Vec<Lease>;
     chunks_cancelled(leases: &[Lease]) -> Vec<Lease>;
     chunks_running(leases: &[Lease]) -> Vec<Lease>;
     chunk_may_publish(lease: Lease) -> bool;

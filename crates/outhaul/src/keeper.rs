@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::claims::Unknown;
 use crate::context::Stop;
 use crate::duty::{Outage, jitter};
 use crate::owned::{Owned, OwnedChunk};
@@ -64,8 +65,13 @@ impl Keeper {
 
     async fn beats(&self, stop: &CancellationToken) {
         let mut outage = Outage::new("the heartbeat");
+        let mut unknown = Unknown::default();
         while !stop.is_cancelled() {
-            let wait = match self.beat().await {
+            let beat = async {
+                self.beat().await?;
+                self.give_back_unknown(&mut unknown).await
+            };
+            let wait = match beat.await {
                 Ok(()) => {
                     outage.over();
                     jitter(self.settings.heartbeat)
@@ -107,6 +113,24 @@ impl Keeper {
             (leases, slots) = (beat.skipped, Vec::new());
             tokio::time::sleep(BUSY_WAIT).await;
             asked = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// After a claim without an answer: gives back what runs here according to the store, and nobody here knows.
+    async fn give_back_unknown(&self, unknown: &mut Unknown) -> StoreResult<()> {
+        if !unknown.is_wanted(&self.owned.claims, self.settings.lease) {
+            return Ok(());
+        }
+        let _beside = self.beside.lock().await;
+        let looked = Instant::now();
+        let mut running = self.store.chunks_of_worker(self.id).await?;
+        running.retain(|&lease| self.owned.get(lease).is_none());
+        let orphans = unknown.again(looked, running, &self.owned.claims);
+        if !orphans.is_empty() {
+            // What was given back too often is left to the reaper.
+            let returned = self.store.chunks_return(&orphans).await?.len();
+            warn!(returned, "the answer to a claim was lost: {returned} of its chunks are given back");
         }
         Ok(())
     }

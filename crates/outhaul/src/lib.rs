@@ -1,6 +1,7 @@
 //! Durable background jobs: the engine of Outhaul as a library.
 #![doc = include_str!("../README.md")]
 
+mod claims;
 mod client;
 mod context;
 mod descriptors;

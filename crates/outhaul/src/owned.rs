@@ -13,6 +13,7 @@ use outhaul_core::worker::{ClaimedChunk, Slot};
 use tokio::sync::watch;
 use tracing::warn;
 
+use crate::claims::Claims;
 use crate::context::{Pulse, Stop};
 use crate::handler::Handler;
 use crate::lease::LocalLease;
@@ -123,11 +124,18 @@ pub(crate) struct Owned {
     freed: watch::Sender<u64>,
     /// The budget slots they run under, and those that wait for one.
     pub(crate) slots: Slots,
+    /// The calls that bring new ones.
+    pub(crate) claims: Claims,
 }
 
 impl Owned {
     pub(crate) fn new() -> Self {
-        Self { chunks: Mutex::default(), freed: watch::channel(0).0, slots: Slots::default() }
+        Self {
+            chunks: Mutex::default(),
+            freed: watch::channel(0).0,
+            slots: Slots::default(),
+            claims: Claims::default(),
+        }
     }
 
     fn chunks(&self) -> MutexGuard<'_, HashMap<Lease, Arc<OwnedChunk>>> {

@@ -175,14 +175,18 @@ impl Worker {
             return Ok(Round { hint: true, more: true, ..Round::default() });
         }
         let asked = Instant::now();
-        let claimed = self.store.chunks_claim(self.id, &wants, free).await?;
+        self.owned.claims.began(asked);
+        let claimed = self.store.chunks_claim(self.id, &wants, free).await;
+        let claimed = claimed.inspect_err(|_| self.owned.claims.failed())?;
         let filled =
             |want: &Want| claimed.iter().filter(|c| c.queue == want.queue).count() >= want.limit as usize;
         // A queue without a free slot was not looked at: it may have work when one frees up.
         let more =
             wants.len() < self.queues.len() || claimed.len() >= free as usize || wants.iter().any(filled);
         let claimed = claimed.into_iter().map(|chunk| (chunk, None)).collect();
-        Ok(Round { hint: true, more, alone: self.take(claimed, asked), ..Round::default() })
+        let alone = self.take(claimed, asked);
+        self.owned.claims.answered();
+        Ok(Round { hint: true, more, alone, ..Round::default() })
     }
 
     /// How much to ask of each queue; budgeted ones are limited by the slots held.

@@ -152,9 +152,11 @@ impl Worker {
             return Ok(Settled::default());
         }
         let asked_at = Instant::now();
+        self.owned.claims.began(asked_at);
         let claims = match self.store.chunks_claim_named(self.id, &names, &wants, free).await {
             Ok(claims) => claims,
             Err(error) => {
+                self.owned.claims.failed();
                 self.named.waiting.put_back(chosen);
                 return Err(error);
             }
@@ -167,7 +169,9 @@ impl Worker {
         });
         let asked = names.into_iter().zip(waited.chain(sent));
         let asked = asked.map(|(name, (message, queue))| Some(Asked { name, message, queue })).collect();
-        Ok(self.settle(claims, asked, asked_at))
+        let settled = self.settle(claims, asked, asked_at);
+        self.owned.claims.answered();
+        Ok(settled)
     }
 
     /// Drops messages whose chunks wait here already.

@@ -1,12 +1,15 @@
 //! Leases: lost ones stop the handler and write nothing; the reaper moves on what others left.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use outhaul::Stop;
+use outhaul::core::delivery::Delivery;
 use outhaul::core::id::{ChunkId, Lease};
 use outhaul::core::state::ChunkState;
+use outhaul_delivery::DatabaseDelivery;
 
-use crate::fake::{Fake, TestHandler, settings, start};
+use crate::fake::{Fake, Mailbox, TestHandler, settings, start, start_on};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -31,6 +34,49 @@ async fn a_lost_lease_stops_the_handler_and_writes_nothing() {
     assert_eq!(engine.running(), 0);
     assert_eq!(store.rows().writes, [], "neither the stopped one nor the late success is written");
     assert!(store.rows().chunks.iter().all(|row| row.chunk.state == ChunkState::Running));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_claim_took_whose_answer_was_lost_is_given_back_uncounted() {
+    for brokered in [false, true] {
+        let (store, handler) = (Fake::new(LEASE), TestHandler::new());
+        for key in ["ok-1", "ok-2"] {
+            store.add("TEST", key);
+        }
+        let mut lost = false;
+        store.fail(move |verb, _| {
+            let lose = verb.starts_with("the answer to chunks_claim") && !lost;
+            lost |= lose;
+            lose.then(crate::fake::unavailable)
+        });
+        let mut settings = settings(2, LEASE);
+        settings.worker.heartbeat = Duration::from_millis(20);
+        let mailbox = Mailbox::new(2);
+        let delivery: Arc<dyn Delivery> = match brokered {
+            true => mailbox.clone(),
+            false => DatabaseDelivery::start(store.clone()),
+        };
+        let engine = start_on(delivery, store.clone(), &handler, settings).await;
+        (0..2).for_each(|n| mailbox.send(n, &format!("ok-{}", n + 1)));
+        let returned =
+            |writes: &[(&str, Lease)]| writes.iter().filter(|(verb, _)| *verb == "chunks_return").count();
+        store.until("both are given back", |rows| returned(&rows.writes) == 2).await;
+        // A relay announces them again.
+        (0..2).for_each(|n| mailbox.send(n, &format!("ok-{}", n + 1)));
+        store
+            .until("both are done", |rows| {
+                rows.chunks.iter().all(|row| row.chunk.state == ChunkState::Success)
+            })
+            .await;
+        engine.stop().await;
+        let rows = store.rows();
+        assert!(
+            rows.chunks.iter().all(|row| (row.chunk.attempt, row.chunk.lost) == (1, 0)),
+            "{:?}",
+            rows.chunks
+        );
+        assert_eq!(returned(&rows.writes), 2, "and nothing that is known here was given back");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -87,6 +87,15 @@ impl PostgresStore {
         Ok(beat)
     }
 
+    pub(super) async fn of_worker(&self, worker: WorkerId) -> StoreResult<Vec<Lease>> {
+        let rows: Vec<(i64, i64)> = sqlx::query_as(include_str!("sql/chunks_of_worker.sql"))
+            .bind(worker.0)
+            .fetch_all(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
+        Ok(rows.into_iter().map(|(id, fence)| Lease { chunk: ChunkId(id), fence }).collect())
+    }
+
     pub(super) async fn cancelled_of(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
         self.leases(include_str!("sql/chunks_cancelled.sql"), leases).await
     }

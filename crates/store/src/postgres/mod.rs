@@ -340,6 +340,10 @@ impl Store for PostgresStore {
         self.bounded(|| self.heartbeat(worker, leases, slots)).await
     }
 
+    async fn chunks_of_worker(&self, worker: WorkerId) -> StoreResult<Vec<Lease>> {
+        self.bounded(|| self.of_worker(worker)).await
+    }
+
     async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
         self.bounded(|| self.cancelled_of(leases)).await
     }

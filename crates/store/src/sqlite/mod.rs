@@ -344,6 +344,10 @@ impl Store for SqliteStore {
         worker::heartbeat(self, worker, leases, slots).await
     }
 
+    async fn chunks_of_worker(&self, worker: WorkerId) -> StoreResult<Vec<Lease>> {
+        worker::chunks_of(self, worker).await
+    }
+
     async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
         chunk::cancelled(self, leases).await
     }

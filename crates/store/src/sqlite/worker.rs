@@ -69,6 +69,15 @@ pub(super) async fn list(store: &SqliteStore, within: Duration) -> StoreResult<V
 }
 
 /// One transaction renews everything a worker owns. Nothing is ever skipped: there is one writer.
+pub(super) async fn chunks_of(store: &SqliteStore, worker: WorkerId) -> StoreResult<Vec<Lease>> {
+    let rows: Vec<(i64, i64)> = sqlx::query_as(include_str!("sql/chunks_of_worker.sql"))
+        .bind(worker.0)
+        .fetch_all(store.reader())
+        .await
+        .map_err(from_sqlx)?;
+    Ok(rows.into_iter().map(lease).collect())
+}
+
 pub(super) async fn heartbeat(
     store: &SqliteStore,
     worker: WorkerId,

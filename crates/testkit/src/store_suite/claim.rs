@@ -9,6 +9,7 @@ use outhaul_core::worker::{ClaimedChunk, Want};
 
 use super::bench::{Bench, Kit, LONG, MAIL, SETTINGS, chunk, day, job};
 use super::named_claims::names;
+use crate::sample::register;
 
 /// Claims one at a time until nothing is left; the keys in that order.
 async fn order(bench: &Bench, at_most: usize) -> Vec<String> {
@@ -22,6 +23,21 @@ async fn order(bench: &Bench, at_most: usize) -> Vec<String> {
 
 fn named(names: &[&str]) -> NewJob {
     NewJob { chunks: names.iter().map(|name| chunk(name)).collect(), ..job(0) }
+}
+
+pub(super) async fn a_worker_can_ask_what_runs_under_its_name(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let (_, chunks) = bench.running(3).await;
+    bench.finish(&chunks[..1]).await;
+    let other = register(&*bench.store).await;
+    bench.submit(job(1)).await;
+    let wants = [Want { queue: bench.queue, limit: 1 }];
+    let theirs = bench.store.chunks_claim(other, &wants, 1).await.expect("chunks_claim");
+    let of_worker = async |worker| bench.store.chunks_of_worker(worker).await.expect("chunks_of_worker");
+    assert_eq!(of_worker(bench.worker).await, [chunks[1].lease, chunks[2].lease]);
+    assert_eq!(of_worker(other).await, [theirs[0].lease]);
+    bench.store.chunks_return(&[chunks[1].lease]).await.expect("chunks_return");
+    assert_eq!(of_worker(bench.worker).await, [chunks[2].lease]);
 }
 
 pub(super) async fn a_claim_tells_all_that_a_worker_needs(kit: Kit) {

@@ -152,6 +152,7 @@ fn all() -> Vec<Case<Kit>> {
         trigger_fires::one_term_remembers_no_arrivals,
         trigger_fires::a_diamond_of_triggers_closes_once,
         trigger_fires::old_firings_are_pruned,
+        claim::a_worker_can_ask_what_runs_under_its_name,
         claim::a_claim_tells_all_that_a_worker_needs,
         claim::what_is_claimed_together_starts_together,
         claim::limits_hold_per_queue_and_in_all,

@@ -89,7 +89,10 @@ impl Fake {
     }
 
     pub(crate) fn edit<T>(&self, act: impl FnOnce(&mut Rows) -> T) -> T {
-        let answer = act(&mut self.rows());
+        let mut rows = self.rows();
+        let answer = act(&mut rows);
+        rows.count_running();
+        drop(rows);
         self.changed.send_modify(|count| *count += 1);
         answer
     }
@@ -216,7 +219,8 @@ impl Store for Fake {
 
     async fn chunks_claim(&self, _: WorkerId, wants: &[Want], total: u32) -> StoreResult<Vec<ClaimedChunk>> {
         self.check("chunks_claim", &[])?;
-        Ok(self.edit(|rows| rows.claim(wants, total, self.lease)))
+        let claimed = self.edit(|rows| rows.claim(wants, total, self.lease));
+        self.check("the answer to chunks_claim", &[]).map(|()| claimed)
     }
     async fn chunks_claim_named(
         &self,
@@ -226,7 +230,8 @@ impl Store for Fake {
         total: u32,
     ) -> StoreResult<NamedClaims> {
         self.check("chunks_claim_named", &[])?;
-        Ok(self.edit(|rows| rows.claim_named(names, wants, total, self.lease)))
+        let claims = self.edit(|rows| rows.claim_named(names, wants, total, self.lease));
+        self.check("the answer to chunks_claim_named", &[]).map(|()| claims)
     }
     async fn announcements_take(&self, _: &[QueueId], _: u32, _: u32) -> StoreResult<Vec<Announcement>> {
         Ok(Default::default())
@@ -276,6 +281,11 @@ impl Store for Fake {
             let held = |slot: &&Slot| rows.slots.get(&(slot.queue.0, slot.number)) == Some(&worker.0);
             Beat { renewed, slots: slots.iter().filter(held).copied().collect(), skipped: Vec::new() }
         }))
+    }
+    async fn chunks_of_worker(&self, _: WorkerId) -> StoreResult<Vec<Lease>> {
+        let rows = self.rows();
+        let running = rows.chunks.iter().zip(0..).filter(|(row, _)| row.chunk.state == ChunkState::Running);
+        Ok(running.map(|(row, id)| Lease { chunk: ChunkId(id), fence: row.chunk.fence }).collect())
     }
     async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
         let mut rows = self.rows();

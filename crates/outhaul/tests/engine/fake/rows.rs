@@ -46,12 +46,28 @@ pub(crate) struct Rows {
     pub(crate) paused: BTreeSet<i64>,
     /// What is to be announced again, and when.
     pub(crate) deferred: Vec<(ChunkId, Duration)>,
+    /// The most chunks that were RUNNING at once: of each queue, and of all.
+    pub(crate) most_running: BTreeMap<i64, usize>,
+    pub(crate) most_running_of_all: usize,
     pub(super) next_worker: i64,
 }
 
 impl Rows {
     pub(crate) fn row(&self, key: &str) -> &Row {
         self.chunks.iter().find(|row| row.key == key).expect("the test added this chunk")
+    }
+
+    /// Notes how many are RUNNING.
+    pub(super) fn count_running(&mut self) {
+        let mut counts = BTreeMap::new();
+        for row in self.chunks.iter().filter(|row| row.chunk.state == ChunkState::Running) {
+            *counts.entry(row.queue.0).or_insert(0) += 1;
+        }
+        self.most_running_of_all = self.most_running_of_all.max(counts.values().sum());
+        for (queue, count) in counts {
+            let most = self.most_running.entry(queue).or_insert(0);
+            *most = count.max(*most);
+        }
     }
 
     pub(crate) fn state(&self, key: &str) -> ChunkState {

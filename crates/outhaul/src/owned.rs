@@ -28,8 +28,6 @@ pub(crate) struct OwnedChunk {
     pub(crate) pulse: Arc<Pulse>,
     stop: watch::Sender<Option<Stop>>,
     recording: AtomicBool,
-    /// Whether its place is free for the next although its outcome is not recorded yet.
-    vacated: AtomicBool,
     /// Of the message that named it, with a broker.
     receipt: Mutex<Option<Receipt>>,
 }
@@ -49,7 +47,6 @@ impl OwnedChunk {
             pulse: Arc::new(Pulse::new(lease)),
             stop: watch::channel(None).0,
             recording: AtomicBool::new(false),
-            vacated: AtomicBool::new(false),
             receipt: Mutex::new(receipt),
         })
     }
@@ -120,7 +117,7 @@ impl OwnedChunk {
 /// All chunks that this process owns.
 pub(crate) struct Owned {
     chunks: Mutex<HashMap<Lease, Arc<OwnedChunk>>>,
-    /// Counts chunks that ended or left.
+    /// Counts chunks that left.
     freed: watch::Sender<u64>,
     /// The budget slots they run under, and those that wait for one.
     pub(crate) slots: Slots,
@@ -149,32 +146,32 @@ impl Owned {
         metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
     }
 
-    /// Its attempt is over and its outcome is being recorded. After a success its slot and its place are
-    /// free for the next at once; after anything else not before the outcome is recorded, for it may be
-    /// that nothing more of the job must start.
-    pub(crate) fn ended(&self, chunk: &OwnedChunk, success: bool) {
+    /// Its attempt is over and its outcome is being recorded. It keeps its slot and its place until then: the
+    /// store shows it as running, and never more of those than are allowed.
+    pub(crate) fn ended(&self, chunk: &OwnedChunk) {
         chunk.recording.store(true, Ordering::Release);
-        if success {
-            chunk.vacated.store(true, Ordering::Release);
-            self.vacate(chunk);
-        }
     }
 
-    /// Its outcome is recorded, or was discarded: only now is its message acknowledged.
+    /// Its outcome is recorded, or was discarded: only now is its message acknowledged, and its slot and its
+    /// place are free for the next.
     pub(crate) fn remove(&self, lease: Lease) {
+        self.remove_all(&[lease]);
+    }
+
+    /// The same of many, which make room together: one claim fills it.
+    pub(crate) fn remove_all(&self, leases: &[Lease]) {
         let mut chunks = self.chunks();
-        let removed = chunks.remove(&lease);
+        let removed: Vec<_> = leases.iter().filter_map(|lease| chunks.remove(lease)).collect();
         metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
         drop(chunks);
-        if let Some(chunk) = removed {
-            chunk.acknowledge();
-            self.vacate(&chunk);
+        if removed.is_empty() {
+            return;
         }
-    }
-
-    fn vacate(&self, chunk: &OwnedChunk) {
-        if let Some(slot) = chunk.slot {
-            self.slots.unassign(slot, chunk.lease());
+        for chunk in removed {
+            chunk.acknowledge();
+            if let Some(slot) = chunk.slot {
+                self.slots.unassign(slot, chunk.lease());
+            }
         }
         self.freed.send_modify(|count| *count += 1);
     }
@@ -183,14 +180,9 @@ impl Owned {
         self.chunks().len()
     }
 
-    /// How many more chunks may be claimed: as many as can run at once, of which at most as many
-    /// again may wait for their outcome to be recorded.
+    /// How many more chunks may be claimed.
     pub(crate) fn room(&self, concurrency: u32) -> u32 {
-        let chunks = self.chunks();
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let running = count(chunks.values().filter(|chunk| !chunk.vacated.load(Ordering::Acquire)).count());
-        let all = count(chunks.len());
-        concurrency.saturating_sub(running).min(concurrency.saturating_mul(2).saturating_sub(all))
+        concurrency.saturating_sub(u32::try_from(self.len()).unwrap_or(u32::MAX))
     }
 
     pub(crate) fn get(&self, lease: Lease) -> Option<Arc<OwnedChunk>> {
@@ -217,7 +209,7 @@ impl Owned {
             .for_each(|chunk| chunk.pulse.lease.renewed(asked));
     }
 
-    /// Changes whenever a chunk ends or leaves.
+    /// Changes whenever a chunk leaves.
     pub(crate) fn freed(&self) -> watch::Receiver<u64> {
         self.freed.subscribe()
     }

@@ -111,7 +111,7 @@ impl Recorder {
 
     /// Hands in how an attempt ended.
     pub(crate) fn send(&self, chunk: Arc<OwnedChunk>, write: Write) {
-        self.owned.ended(&chunk, matches!(write, Write::Finish { .. }));
+        self.owned.ended(&chunk);
         if let Err(mpsc::error::SendError(entry)) = self.entries.send(Entry { chunk, write }) {
             entry.chunk.lose(NOBODY_RECORDS);
             self.owned.remove(entry.chunk.lease());
@@ -236,10 +236,11 @@ impl Flusher {
 
     /// Lets go of what was written, and deals with what was not.
     async fn settle(&self, kind: Kind, entries: Vec<Entry>, written: &HashSet<Lease>, unsure: bool) {
-        let mut refused = Vec::new();
+        let (mut recorded, mut refused) = (Vec::new(), Vec::new());
         for entry in entries {
             if written.contains(&entry.chunk.lease()) {
-                self.recorded(kind, &entry.chunk);
+                count(kind, &entry.chunk);
+                recorded.push(entry.chunk.lease());
             } else if kind == Kind::Return {
                 // Lost, or given back too often: a guarded write finds out which.
                 refused.push(entry);
@@ -247,6 +248,7 @@ impl Flusher {
                 self.discard(&entry.chunk, unsure);
             }
         }
+        self.owned.remove_all(&recorded);
         if kind == Kind::Return {
             if !written.is_empty() {
                 self.delivery.announce();
@@ -283,18 +285,6 @@ impl Flusher {
         Box::pin(self.write(Kind::Fail, vec![Entry { chunk, write }])).await;
     }
 
-    fn recorded(&self, kind: Kind, owned: &OwnedChunk) {
-        let chunk = &owned.chunk;
-        let dataset = chunk.dataset.clone().unwrap_or_default();
-        metrics::counter!("outhaul_chunks_finished_total",
-            "job_type" => chunk.job_type.clone(), "dataset" => dataset.clone(), "outcome" => kind.word())
-        .increment(1);
-        metrics::histogram!("outhaul_chunk_seconds",
-            "job_type" => chunk.job_type.clone(), "dataset" => dataset, "outcome" => kind.word())
-        .record(owned.pulse.age().as_secs_f64());
-        self.owned.remove(chunk.lease);
-    }
-
     fn discard(&self, owned: &OwnedChunk, unsure: bool) {
         let (job_id, chunk_key) = (&owned.chunk.job_id, &owned.chunk.chunk_key);
         let fence = owned.chunk.lease.fence;
@@ -311,6 +301,18 @@ impl Flusher {
         }
         self.owned.remove(owned.lease());
     }
+}
+
+/// Counts an outcome that is recorded.
+fn count(kind: Kind, owned: &OwnedChunk) {
+    let chunk = &owned.chunk;
+    let dataset = chunk.dataset.clone().unwrap_or_default();
+    metrics::counter!("outhaul_chunks_finished_total",
+        "job_type" => chunk.job_type.clone(), "dataset" => dataset.clone(), "outcome" => kind.word())
+    .increment(1);
+    metrics::histogram!("outhaul_chunk_seconds",
+        "job_type" => chunk.job_type.clone(), "dataset" => dataset, "outcome" => kind.word())
+    .record(owned.pulse.age().as_secs_f64());
 }
 
 /// A person has to look at it, so the log says so once.

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use outhaul::core::queue::QueueSpec;
 use outhaul::core::state::ChunkState;
 
 use crate::fake::{Fake, TestHandler, settings, start};
@@ -36,6 +37,28 @@ async fn a_budget_holds_across_workers_and_idle_slots_are_given_back() {
     assert!(handler.seen.most.load(Ordering::SeqCst) <= 2);
     store.until("idle slots are free", |rows| rows.slots.is_empty()).await;
     tokio::join!(one.stop(), two.stop());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_never_shows_more_running_than_are_allowed() {
+    let store = Fake::new(LEASE);
+    let others = vec![QueueSpec { name: "job:ZEBRA".to_owned(), max_concurrent: None }];
+    let handler = TestHandler { budget: Some(2), others, ..TestHandler::new() };
+    (0..200).for_each(|n| store.add_to(n % 2, "TEST", &format!("ok-{n}")));
+    // Outcomes that wait to be recorded for a while: their chunks are still shown as running.
+    let mut left = 5;
+    store.fail(move |verb, _| {
+        let fails = verb == "chunks_finish" && left > 0;
+        left -= i32::from(fails);
+        fails.then(crate::fake::unavailable)
+    });
+    let engine = start(store.clone(), &handler, settings(4, LEASE)).await;
+    store
+        .until("all done", |rows| rows.chunks.iter().all(|row| row.chunk.state == ChunkState::Success))
+        .await;
+    engine.stop().await;
+    let rows = store.rows();
+    assert!(rows.most_running[&0] <= 2 && rows.most_running_of_all <= 4, "{:?}", rows.most_running);
 }
 
 /// Lets heartbeats and looks for slots go by.

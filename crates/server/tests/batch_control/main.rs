@@ -19,4 +19,5 @@ mod order;
 mod pause;
 mod progress;
 mod rules;
+mod running;
 mod site;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use outhaul_core::delivery::Delivery;
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FilePlace, Upload};
 use outhaul_core::progress::Total;
 use outhaul_core::reuse::Reuse;
@@ -50,6 +51,8 @@ pub struct ChunkContext {
     engine: Handle,
     /// The threads of custom jobs; none in tests.
     jobs: Option<Arc<JobRuntime>>,
+    /// How the engine tells of what was submitted, if there is one.
+    delivery: Option<Arc<dyn Delivery>>,
     /// In tests: `ctx.sleep` is over at once.
     sleepless: bool,
 }
@@ -163,12 +166,32 @@ impl ChunkContext {
         pulse: Arc<Pulse>,
     ) -> Self {
         let (chunk, engine) = (Arc::new(chunk), Handle::current());
-        Self { chunk, slot, slot_name, store, stop, pulse, engine, jobs: None, sleepless: false }
+        Self {
+            chunk,
+            slot,
+            slot_name,
+            store,
+            stop,
+            pulse,
+            engine,
+            jobs: None,
+            delivery: None,
+            sleepless: false,
+        }
     }
 
     /// Gives custom jobs threads of their own.
     pub(crate) fn with_jobs(self, jobs: Option<Arc<JobRuntime>>) -> Self {
         Self { jobs, ..self }
+    }
+
+    /// Lets the engine's own delivery tell of what the job submits.
+    pub(crate) fn with_delivery(self, delivery: Arc<dyn Delivery>) -> Self {
+        Self { delivery: Some(delivery), ..self }
+    }
+
+    pub(crate) fn delivery(&self) -> Option<&Arc<dyn Delivery>> {
+        self.delivery.as_ref()
     }
 
     /// For tests: nothing sleeps.

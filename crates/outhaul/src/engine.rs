@@ -155,10 +155,11 @@ impl Engine {
         let running = settings.worker_role.then(|| {
             let part = vitals.part("the recorder");
             let (recorder, recording) = Recorder::start(store.clone(), delivery.clone(), owned.clone(), part);
-            let runner = Runner { store: store.clone(), recorder, jobs: self.jobs.clone() };
+            let (store, jobs) = (store.clone(), self.jobs.clone());
+            let runner = Runner { store: store.clone(), delivery: delivery.clone(), recorder, jobs };
             let worker = Worker {
                 id,
-                store: store.clone(),
+                store,
                 delivery,
                 registry,
                 settings: settings.worker.clone(),

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outhaul_core::delivery::Delivery;
 use outhaul_core::duration::short;
 use outhaul_core::store::Store;
 use tokio::task::JoinError;
@@ -42,6 +43,7 @@ pub(crate) enum Ended {
 #[derive(Clone)]
 pub(crate) struct Runner {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) delivery: Arc<dyn Delivery>,
     pub(crate) recorder: Recorder,
     /// The threads of custom jobs, if there are any.
     pub(crate) jobs: Option<Arc<JobRuntime>>,
@@ -96,7 +98,8 @@ impl Runner {
             stop.clone(),
             chunk.pulse.clone(),
         )
-        .with_jobs(self.jobs.clone());
+        .with_jobs(self.jobs.clone())
+        .with_delivery(self.delivery.clone());
         let span = info_span!(
             "chunk",
             job_id = %claimed.job_id,

@@ -210,7 +210,11 @@ impl Context {
     /// Submits further jobs. In a [`Context::step`], or with an idempotency key, so that an attempt that is
     /// repeated does not submit them again.
     pub fn client(&self) -> Client {
-        Client::on(self.chunk.store().clone(), self.chunk.engine().clone())
+        let client = Client::on(self.chunk.store().clone(), self.chunk.engine().clone());
+        match self.chunk.delivery() {
+            Some(delivery) => client.announcing(delivery.clone()),
+            None => client,
+        }
     }
 }
 

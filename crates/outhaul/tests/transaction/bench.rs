@@ -43,6 +43,14 @@ impl Seen {
         self.events.lock().unwrap().clone()
     }
 
+    pub(crate) async fn until_events(&self, count: usize) {
+        let mut changed = self.changed.subscribe();
+        let wait = changed.wait_for(|_| self.events().len() >= count);
+        if tokio::time::timeout(Duration::from_secs(30), wait).await.is_err() {
+            panic!("never happened: {count} events; {:?}", self.events());
+        }
+    }
+
     pub(crate) async fn until(&self, event: &str) {
         let mut changed = self.changed.subscribe();
         let wait = changed.wait_for(|_| self.events().iter().any(|seen| seen == event));
@@ -137,8 +145,11 @@ impl Bench {
     }
 
     pub(crate) async fn engine(&self) -> Engine {
-        let store = self.store.clone();
-        let settings = EngineSettings {
+        self.engine_with(self.settings()).await
+    }
+
+    pub(crate) fn settings(&self) -> EngineSettings {
+        EngineSettings {
             worker_role: true,
             scheduler_role: false,
             host: "test".to_owned(),
@@ -150,9 +161,24 @@ impl Bench {
             },
             retain_jobs: Duration::MAX,
             retain_audit: Duration::MAX,
-        };
+        }
+    }
+
+    pub(crate) async fn engine_with(&self, settings: EngineSettings) -> Engine {
+        let store = self.store.clone();
         let stores = Stores { api: store.clone(), engine: store.clone(), keeper: store.clone() };
         Engine::start(stores, DatabaseDelivery::start(store), self.registry(), settings).await.unwrap()
+    }
+
+    /// Looks at the job until it runs.
+    pub(crate) async fn running(&self, id: &JobId) {
+        for _ in 0..3000 {
+            if self.store.job_get(id).await.unwrap().unwrap().counts.running > 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("never ran: {:#?}", self.store.job_get(id).await);
     }
 
     /// Looks at the job until it has ended: the store has no signal for this.

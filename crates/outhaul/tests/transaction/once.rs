@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use outhaul::core::job::JobStatus;
 use outhaul::core::worker::Failure;
-use outhaul::{Failed, Outcome, testing};
+use outhaul::{EngineSettings, Failed, Outcome, testing};
+use outhaul_store::OpenOptions;
 use serde_json::json;
 
 use crate::bench::{Bench, transfer};
@@ -116,4 +117,25 @@ async fn who_lost_the_lease_commits_nothing() {
         assert!(matches!(ended, Ok(Outcome::Done { .. })), "{ended:?}");
         assert_eq!(bench.effects().await, [7]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_waits_for_a_connection_loses_no_attempt() {
+    let bench = Bench::new().await;
+    let engine = bench.engine().await;
+    // As many as there are connections hold them for longer than one look for a connection takes.
+    let holding = OpenOptions::default().engine_connections;
+    let jobs = (0..i64::from(holding)).map(|n| transfer(n, "gate"));
+    let held = bench.client.enqueue_many(jobs).await.unwrap();
+    bench.seen.until_events(held.len()).await;
+    let settings = EngineSettings { host: "other".to_owned(), ..bench.settings() };
+    let other = bench.engine_with(settings).await;
+    let late = bench.client.enqueue(transfer(100, "none")).await.unwrap().job_id;
+    bench.running(&late).await;
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    bench.seen.gate.add_permits(held.len());
+    assert_eq!(bench.ended(&late).await.status, JobStatus::Completed);
+    let history = bench.store.history_list(&late, None, None, 100).await.unwrap().items;
+    assert!(history.iter().all(|moved| moved.cause.is_none()), "it cost no attempt: {history:?}");
+    tokio::join!(engine.stop(), other.stop());
 }

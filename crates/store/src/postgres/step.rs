@@ -82,7 +82,7 @@ impl PostgresStore {
         act: impl AsyncFnOnce(&mut PgConnection) -> Result<(T, String), E>,
     ) -> Result<Transacted<T>, TransactionError<E>> {
         let store = |error| TransactionError::Store(from_sqlx(error));
-        let mut held = Held(Some(self.transactions.acquire().await.map_err(store)?));
+        let mut held = Held(Some(self.transaction_connection().await.map_err(store)?));
         let connection = held.0.as_mut().expect("held until the end");
         let mut tx = connection.begin().await.map_err(store)?;
         let (value, result) = match act(&mut tx).await {
@@ -117,6 +117,19 @@ impl PostgresStore {
             .map_err(store)?;
         held.give_back();
         Ok(earlier.map_or(Transacted::LeaseLost, Transacted::Recorded))
+    }
+}
+
+impl PostgresStore {
+    /// Waits for a connection for as long as the caller does, who has a lease that ends: nothing was tried yet, so
+    /// giving up would only cost an attempt.
+    async fn transaction_connection(&self) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+        loop {
+            match self.transactions.acquire().await {
+                Err(sqlx::Error::PoolTimedOut) => {}
+                answer => return answer,
+            }
+        }
     }
 }
 

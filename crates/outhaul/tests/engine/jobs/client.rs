@@ -1,17 +1,23 @@
 //! Submitting from Rust: keys, uniqueness, bulk; and that the HTTP API would mean the same by them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use futures::future::BoxFuture;
 use outhaul::core::clock;
+use outhaul::core::delivery::Delivery;
 use outhaul::core::job::JobStatus;
 use outhaul::core::queue::QueueSpec;
-use outhaul::{Client, Context, EnqueueError, EnqueueOptions, Job, JobError, JobOptions, Registry};
-use outhaul::{Submission, SubmitOptions};
+use outhaul::{Client, Context, Engine, EnqueueError, EnqueueOptions, Job, JobError, JobOptions, Registry};
+use outhaul::{Stores, Submission, SubmitOptions};
+use outhaul_delivery::DatabaseDelivery;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Play, Stage, play};
+use crate::fake::settings;
 
 fn keyed(key: &str) -> EnqueueOptions {
     EnqueueOptions { idempotency_key: Some(key.to_owned()), ..EnqueueOptions::default() }
@@ -247,4 +253,36 @@ async fn what_could_not_be_read_back_is_not_stored() {
     }
     let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
     assert!(stage.client.enqueue(Deep { body: deep }).await.unwrap().new);
+}
+
+/// A delivery that counts what it is told.
+struct Counting {
+    told: AtomicUsize,
+    inner: Arc<DatabaseDelivery>,
+}
+
+impl Delivery for Counting {
+    fn announce(&self) {
+        self.told.fetch_add(1, Ordering::SeqCst);
+        self.inner.announce();
+    }
+
+    fn arm(&self) -> BoxFuture<'_, ()> {
+        self.inner.arm()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_job_submits_is_told_by_the_delivery_of_its_engine() {
+    let stage = Stage::new().await;
+    let (store, inner) = (stage.store.clone(), DatabaseDelivery::start(stage.store.clone()));
+    let delivery = Arc::new(Counting { told: AtomicUsize::new(0), inner });
+    let stores = Stores { api: store.clone(), engine: store.clone(), keeper: store };
+    let settings = settings(2, Duration::from_secs(60));
+    let engine = Engine::start(stores, delivery.clone(), stage.registry(), settings).await.unwrap();
+    let id = stage.client.enqueue(play("children")).await.unwrap().job_id;
+    assert_eq!(stage.ended(&id).await.status, JobStatus::Completed);
+    // Which sends no more than one hint in 50 ms, however many clients there are.
+    assert!(delivery.told.load(Ordering::SeqCst) >= 20);
+    engine.stop().await;
 }

@@ -248,9 +248,9 @@ async fn a_secret_is_nowhere(kind: Kind) {
         for ours in ["127.0.0.1", "nowhere", "no_such_database", "reader", "refused"] {
             assert!(!shown.contains(ours), "{ours}: {shown}");
         }
-        let letters = client.all(&format!("/dead-letters?jobId={id}")).await;
+        let (_, letters) = client.get(&format!("/dead-letters?jobId={id}")).await.expect("the API answers");
         let history = client.all(&format!("/jobs/{id}/history")).await;
-        for told in [&letters[0]["cause"], &history.last().expect("its end")["cause"]] {
+        for told in [&letters["items"][0]["cause"], &history.last().expect("its end")["cause"]] {
             let told = told.as_str().expect("a cause");
             assert!(told.starts_with(&format!("source `{dataset}` is not available: ")), "{told}");
         }

@@ -399,6 +399,24 @@ pub(crate) fn named_path(section: &str, name: &str, rest: &str) -> Result<String
 mod tests {
     use super::*;
 
+    /// Whatever answers is not trusted with the terminal.
+    #[test]
+    fn nothing_of_a_refusal_moves_the_cursor_or_turns_text_round() {
+        let hostile = "\u{1b}]0;owned\u{7}\u{202e}x";
+        let errors = vec![FieldError { pointer: hostile.into(), message: format!("m{hostile}") }];
+        let refusal = Refusal {
+            status: 404,
+            title: hostile.into(),
+            detail: Some(format!("d{hostile}")),
+            errors,
+            had_token: false,
+            retry_after: None,
+        };
+        let said = ClientError::Refused(refusal).to_string();
+        assert!(!said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{said:?}");
+        assert_eq!(said.matches("owned").count(), 4, "{said:?}");
+    }
+
     #[test]
     fn passwords_in_addresses_are_not_shown() {
         for (address, shown) in [

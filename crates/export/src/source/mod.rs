@@ -178,10 +178,9 @@ impl<'a> Outflow<'a> {
             return Ok(());
         }
         let Self { dataset, max_row_bytes, rows, .. } = self;
-        let cause = format!(
-            "row {rows} of dataset `{dataset}` is larger than limits.max_row_bytes ({max_row_bytes} bytes)"
-        );
-        Err(Failed::Fatal(cause.into()))
+        let text = format!("row {rows} of dataset `{dataset}` is larger than {max_row_bytes} bytes");
+        let detail = format!("{text} (limits.max_row_bytes)");
+        Err(Failed::Fatal(Cause::with_detail(text, detail)))
     }
 
     /// Adds one row; hands on what is full.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outhaul::Failed;
+use outhaul::{Cause, Failed};
 use outhaul_core::secret::Secret;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
@@ -62,7 +62,9 @@ impl PostgresSource {
         let source = &self.name;
         match error {
             sqlx::Error::Database(answer) => {
-                let (code, words) = (answer.code().unwrap_or_default(), words.of_state(&**answer));
+                let code = answer.code().unwrap_or_default();
+                let hint = super::words::hint(&**answer).filter(|_| words == Words::Own);
+                let words = words.of_state(&**answer);
                 if code == READ_ONLY {
                     does_not_fit(dataset, source, "the query writes; it must only read")
                 } else if is_about_the_data(&code) {
@@ -72,7 +74,13 @@ impl PostgresSource {
                     );
                     Failed::Fatal(cause.into())
                 } else if is_about_the_query(&code) {
-                    does_not_fit(dataset, source, &words)
+                    match (does_not_fit(dataset, source, &words), hint) {
+                        (Failed::Fatal(cause), Some(hint)) => {
+                            let detail = format!("{} ({})", cause.text, short(hint));
+                            Failed::Fatal(Cause { detail: Some(detail), ..cause })
+                        }
+                        (failed, _) => failed,
+                    }
                 } else if is_about_the_server(&code) {
                     not_available(source, &short(&words), error)
                 } else {

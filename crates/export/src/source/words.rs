@@ -30,7 +30,7 @@ impl Words {
     pub(super) fn of_state(self, answer: &dyn DatabaseError) -> String {
         let code = answer.code().unwrap_or_default();
         match self {
-            Self::Own => with_hint(answer),
+            Self::Own => answer.message().to_owned(),
             Self::OfPlanning if code.starts_with("42") || code == NO_SUCH_ROLE => with_hint(answer),
             Self::OfPlanning | Self::Code => coded(class(&code), &format!("SQLSTATE {code}")),
         }
@@ -54,11 +54,15 @@ impl Words {
     }
 }
 
-/// The message, and what PostgreSQL suggests where a name or a type is wrong.
+/// What PostgreSQL suggests where a name or a type is wrong; for operators.
+pub(super) fn hint(answer: &dyn DatabaseError) -> Option<&str> {
+    let answer = answer.try_downcast_ref::<PgDatabaseError>()?;
+    answer.hint().filter(|_| answer.code().starts_with("42")).map(|hint| hint.trim_end_matches('.'))
+}
+
 fn with_hint(answer: &dyn DatabaseError) -> String {
-    let hint = answer.try_downcast_ref::<PgDatabaseError>().filter(|answer| answer.code().starts_with("42"));
-    let hint = hint.and_then(PgDatabaseError::hint).map(|hint| format!(" ({})", hint.trim_end_matches('.')));
-    format!("{}{}", answer.message(), hint.unwrap_or_default())
+    let hint = hint(answer).map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("{}{hint}", answer.message())
 }
 
 fn coded(kind: &str, code: &str) -> String {

@@ -1,7 +1,7 @@
 //! A database quotes rows in its errors. Of a dataset whose rows depend on who asks, none of that is told: whoever
 //! reads a job's error need not be one who may see its rows.
 
-use outhaul::Failed;
+use outhaul::{Cause, Failed};
 use outhaul_export::Dataset;
 use outhaul_export::rights::Rights;
 use outhaul_export::settings::{QuerySettings, ScopeSettings};
@@ -30,9 +30,11 @@ async fn stage() -> Stage {
 }
 
 async fn failure(source: &dyn Source, dataset: &Dataset, rights: Option<&Rights>) -> (bool, String) {
+    // Operators, who are told more, are not told of rows either.
+    let all = |cause: Cause| format!("{}; {}", cause.text, cause.detail.unwrap_or_default());
     match export(source, dataset, "k", rights).await {
-        Err(Failed::Fatal(cause)) => (true, cause.text),
-        Err(Failed::Retryable(cause)) => (false, cause.text),
+        Err(Failed::Fatal(cause)) => (true, all(cause)),
+        Err(Failed::Retryable(cause)) => (false, all(cause)),
         other => panic!("{other:?}"),
     }
 }

@@ -189,10 +189,11 @@ async fn a_row_that_is_too_large_ends_the_export_at_once() {
     // Its line break counts.
     let fits = format!("{numbers} select printf('%.*c', 999, 'x') as x from s");
     assert_eq!(run(&source, &fits, "k").await.unwrap().1, 5);
-    let cause = "row 3 of dataset `positions` is larger than limits.max_row_bytes (1000 bytes)";
+    let text = "row 3 of dataset `positions` is larger than 1000 bytes";
+    let cause = Cause::with_detail(text, format!("{text} (limits.max_row_bytes)"));
     for value in ["printf('%.*c', 1001, 'x')", "zeroblob(1001)", "printf('%.*c', 999, '\"')", "zeroblob(999)"]
     {
         let large = format!("{numbers} select case n when 3 then {value} end as x from s");
-        assert_eq!(run(&source, &large, "k").await, Err(Failed::Fatal(cause.into())), "{value}");
+        assert_eq!(run(&source, &large, "k").await, Err(Failed::Fatal(cause.clone())), "{value}");
     }
 }

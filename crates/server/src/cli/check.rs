@@ -340,7 +340,10 @@ async fn prepare(dataset: &Dataset, url: &SourceUrl) -> Result<(), String> {
         }
         _ => "its source went away".to_owned(),
     };
-    let writes = |_| "its query writes; it must only read".to_owned();
+    let writes = |error: sqlx::Error| match error {
+        sqlx::Error::Database(_) => "its query writes; it must only read".to_owned(),
+        gone => words(gone),
+    };
     match url {
         SourceUrl::Postgres(url) => {
             let options: sqlx::postgres::PgConnectOptions =

@@ -2,12 +2,14 @@
 //! a time, or does not take its answer, is hung up on; there is room for so many connections and no more;
 //! and one that is idle does not hold up a stop.
 
+mod lingering;
 mod taken;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::middleware::from_fn;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -15,11 +17,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::Layer as _;
 
+use self::lingering::{Lingering, Unread, note};
 use self::taken::Taken;
 
 /// How long to wait after a connection could not be accepted: most likely there are too many.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
+
+/// The most bytes of a request's line and headers: a token has 16 KiB at most. More are answered with 431.
+const MAX_HEAD: usize = 64 * 1024;
+/// How long a client that was answered before it was done may go on sending.
+const TO_FINISH: Duration = Duration::from_secs(5);
 
 /// What clients may take of a server.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +52,7 @@ impl Default for Bounds {
 /// Answers until told to stop, then lets open requests end.
 pub(crate) async fn answer(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
     let connections = TaskTracker::new();
+    let router = router.layer(from_fn(note));
     let room = Arc::new(Semaphore::new(bounds.connections));
     let accept = async || {
         // The semaphore is never closed; without a permit nothing could be accepted anyway.
@@ -80,9 +90,12 @@ async fn talk(stream: TcpStream, router: Router, bounds: Bounds, stop: Cancellat
     // HTTP/1 alone: to find out which version a client speaks takes a first byte, and the wait for
     // that byte has no limit.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(bounds.headers);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(bounds.headers).max_buf_size(MAX_HEAD);
+    let unread = Unread::default();
+    let stream = Lingering::new(stream, unread.clone(), TO_FINISH);
     let stream = TokioIo::new(Taken::new(stream, bounds.taking));
-    let connection = builder.serve_connection(stream, TowerToHyperService::new(router));
+    let service = TowerToHyperService::new(Extension(unread).layer(router));
+    let connection = builder.serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -154,6 +167,44 @@ mod tests {
             // The end of the stream, or a reset where something of ours was left unread.
             let _ = stream.read_to_end(&mut Vec::new()).await;
         }
+        server.stop().await;
+    }
+
+    /// Sends a head and all of a body before it reads, as many clients do.
+    async fn sends_all_then_reads(server: &Server, head: &str, body: &[u8]) -> String {
+        let mut stream = server.send(head.as_bytes()).await;
+        stream.write_all(body).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.windows(4).any(|part| part == b"\r\n\r\n") {
+            assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "the answer came whole");
+        }
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_sends_more_than_is_read_gets_the_answer() {
+        let refuse = async || axum::http::StatusCode::PAYLOAD_TOO_LARGE;
+        let router = Router::new().route("/", axum::routing::post(refuse));
+        let server = Server::with(router, Bounds::default()).await;
+        let body = vec![b'x'; 5_000_000];
+        let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+        for _ in 0..20 {
+            let answer = sends_all_then_reads(&server, &head, &body).await;
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        }
+        server.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_head_that_is_too_large_is_431() {
+        let server = Server::start(Duration::from_secs(600), 10).await;
+        let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX-A: {}", "a".repeat(200_000));
+        for _ in 0..20 {
+            let answer = sends_all_then_reads(&server, &head, b"").await;
+            assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+        }
+        let small = format!("GET / HTTP/1.1\r\nHost: x\r\nX-A: {}\r\n\r\n", "a".repeat(50_000));
+        read_answer(&mut server.send(small.as_bytes()).await).await;
         server.stop().await;
     }
 

@@ -8,6 +8,8 @@ mod schedules;
 mod triggers;
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
 
 use common::sql::{POSITIONS, warehouse};
@@ -196,8 +198,28 @@ async fn bodies_that_are_not_json_or_too_much(kind: Kind) {
         // The connection may be closed while the rest is still being sent.
         Err(error) => assert!(error.is_request() || error.is_body(), "{error}"),
     }
+    for _ in 0..5 {
+        let base = client.base.clone();
+        let answer = tokio::task::spawn_blocking(move || sends_all_then_reads(&base, 3_000_000));
+        let answer = answer.await.expect("no panic");
+        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("max_body_bytes"), "{answer}");
+    }
     assert_eq!(stack.recorded("select count(*) from job").await, [[0]]);
     assert_eq!(client.get("/healthz").await.expect("the API answers").0, 200);
+}
+
+/// What a client is told that sends so many bytes to the end before it reads, as most simple ones do.
+fn sends_all_then_reads(base: &str, length: usize) -> String {
+    let address = base.strip_prefix("http://").expect("an address");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let head = format!(
+        "POST /jobs HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("the head is taken");
+    stream.write_all(&vec![b' '; length]).expect("the whole body is taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the answer comes whole");
+    answer
 }
 
 async fn more_problems_than_can_be_listed(kind: Kind) {

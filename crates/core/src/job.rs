@@ -5,10 +5,10 @@ use std::fmt;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::id::{ChunkId, JobId};
 use crate::identity::Identity;
+use crate::json::Json;
 use crate::progress::{ChunkProgress, Moving};
 use crate::state::ChunkState;
 
@@ -144,10 +144,10 @@ pub struct NewJob {
     /// While a job of the same type with the same key is SUBMITTED or IN_PROGRESS, no second is stored.
     pub unique_key: Option<String>,
     /// The validated request as it was understood, for audit; without the payload of a custom job.
-    pub request: Value,
+    pub request: Json,
     /// What every chunk's handler gets of the request. Read with every claim, so small for jobs of many
     /// chunks; the payload of a custom job, which has one.
-    pub params: Value,
+    pub params: Json,
     /// 0–9, higher first.
     pub priority: u8,
     /// What a dead chunk does to the rest.
@@ -229,7 +229,7 @@ pub struct Job {
     /// Why it failed, in a sentence.
     pub error_message: Option<String>,
     /// What a custom job left for its client. Not in lists: it may be large.
-    pub result: Option<Value>,
+    pub result: Option<Json>,
     /// Chunk counts.
     pub counts: Counts,
     /// What its unsettled chunks have done so far.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::id::JobId;
 use crate::job::NewJob;
+use crate::json::Json;
 
 /// Internal key of a schedule; a name that is deleted and made again gets another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -112,7 +112,7 @@ pub struct ScheduleSpec {
     /// Whose clocks it means: a name of the IANA database.
     pub timezone: String,
     /// A `POST /jobs` body in which date words may stand.
-    pub job: Value,
+    pub job: Json,
     /// What happens to a slot while an earlier one's job has not ended.
     pub overlap: Overlap,
     /// What happens to slots that passed unseen.

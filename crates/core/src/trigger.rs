@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::id::JobId;
 use crate::job::{EXPORT, NewJob};
+use crate::json::Json;
 use crate::schedule::{Origin, Put};
 
 /// Internal key of a trigger.
@@ -35,7 +35,7 @@ pub struct TriggerSpec {
     /// How far apart they may have completed; `None`: any time.
     pub within: Option<Duration>,
     /// A `POST /jobs` body in which words may stand.
-    pub job: Value,
+    pub job: Json,
     /// The term that its own job answers to.
     pub produces: String,
 }
@@ -210,7 +210,7 @@ mod tests {
             after: after.iter().map(|term| (*term).to_owned()).collect(),
             match_label: None,
             within: None,
-            job: Value::Null,
+            job: Json::null(),
             produces: produces.to_owned(),
         }
     }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
-use serde_json::Value;
 
 use crate::file::FileOutcome;
 use crate::id::{JobId, Lease, QueueId, WorkerId};
+use crate::json::Json;
 use crate::state::ChunkState;
 
 /// A process that makes itself known.
@@ -74,7 +74,7 @@ pub struct ClaimedChunk {
     /// Who asked for it.
     pub owner: String,
     /// The small part of the request.
-    pub params: Value,
+    pub params: Json,
     /// What clients call it.
     pub chunk_key: String,
     /// The key of an export.
@@ -190,7 +190,7 @@ mod tests {
             job_type: "SEND_EMAIL".to_owned(),
             dataset: None,
             owner: "anonymous".to_owned(),
-            params: serde_json::json!({ "password": "hunter2" }),
+            params: serde_json::json!({ "password": "hunter2" }).into(),
             chunk_key: "main".to_owned(),
             key: None,
             effective_date: None,

@@ -8,9 +8,10 @@ use chrono::{DateTime, Datelike as _, NaiveDate, Utc};
 use outhaul_core::file::{FileIdentity, FileRecord};
 use outhaul_core::identity::Identity;
 use outhaul_core::job::NewChunk;
+use outhaul_core::json::Json;
 use outhaul_core::key;
 use outhaul_core::reuse::Reuse;
-use serde::Deserialize as _;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use crate::dataset::{Dataset, Exports};
@@ -117,17 +118,18 @@ pub struct Params {
 
 impl Params {
     /// As it is stored with the job.
-    pub fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Json {
         let mut params = json!({ "format": self.format.as_str(), "force": self.force });
         if let Some(identity) = &self.identity {
             params["identity"] = json!(identity);
             params["scope"] = json!(self.scope);
         }
-        params
+        params.into()
     }
 
     /// Reads what was stored; the error names what only a newer version can read.
-    pub fn from_json(params: &Value) -> Result<Self, &'static str> {
+    pub fn from_json(params: &Json) -> Result<Self, &'static str> {
+        let params: Value = params.read().map_err(|_| "the form of the request")?;
         let format = match params.get("format") {
             None => Format::default(),
             Some(format) => format.as_str().and_then(Format::parse).ok_or("the output format")?,
@@ -262,9 +264,32 @@ impl ExportRequest {
     }
 }
 
+/// What [`ExportPlan::canonical`] writes. The order and the form of its members are part of stored hashes.
+#[derive(Serialize)]
+struct Canonical<'a> {
+    dataset: &'a str,
+    items: Vec<CanonicalItem<'a>>,
+    output: CanonicalOutput,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct CanonicalItem<'a> {
+    #[serde(rename = "effectiveDates")]
+    effective_dates: Vec<String>,
+    key: &'a str,
+}
+
+#[derive(Serialize)]
+struct CanonicalOutput {
+    force: bool,
+    format: &'static str,
+}
+
 impl ExportPlan {
     /// What every chunk's handler gets.
-    pub fn params(&self) -> Value {
+    pub fn params(&self) -> Json {
         let identity = self.caller.as_ref().map(|caller| caller.identity.clone());
         Params { format: self.format, force: self.force, identity, scope: self.scope().to_owned() }.to_json()
     }
@@ -286,7 +311,7 @@ impl ExportPlan {
 
     /// The request as it was understood: defaults filled in, keys and dates merged and sorted, members
     /// in alphabetical order. Two requests for the same files have the same text.
-    pub fn canonical(&self) -> Value {
+    pub fn canonical(&self) -> Json {
         let mut by_key = BTreeMap::<&str, BTreeSet<NaiveDate>>::new();
         for chunk in &self.chunks {
             if let (Some(key), Some(date)) = (&chunk.key, chunk.effective_date) {
@@ -294,18 +319,16 @@ impl ExportPlan {
             }
         }
         let items = by_key.into_iter().map(|(key, dates)| {
-            let dates: Vec<String> = dates.iter().map(|date| date.format("%Y%m%d").to_string()).collect();
-            json!({ "effectiveDates": dates, "key": key })
+            let dates = dates.iter().map(|date| date.format("%Y%m%d").to_string());
+            CanonicalItem { effective_dates: dates.collect(), key }
         });
-        let mut canonical = json!({
-            "dataset": self.dataset.name,
-            "items": items.collect::<Vec<Value>>(),
-            "output": { "force": self.force, "format": self.format.as_str() },
-        });
-        if let Some(caller) = &self.caller {
-            canonical["scope"] = json!(caller.scope);
-        }
-        canonical
+        let canonical = Canonical {
+            dataset: &self.dataset.name,
+            items: items.collect(),
+            output: CanonicalOutput { force: self.force, format: self.format.as_str() },
+            scope: self.caller.as_ref().map(|caller| caller.scope.as_str()),
+        };
+        Json::of(&canonical).expect("it has names of text")
     }
 
     /// What the job would do if it were submitted now, from the recorded files of its dataset and scope.

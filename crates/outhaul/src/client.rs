@@ -11,7 +11,7 @@ use outhaul_core::clock;
 use outhaul_core::delivery::Delivery;
 use outhaul_core::id::JobId;
 use outhaul_core::job::{JobStatus, NewJob, OnParentFailure};
-use outhaul_core::json;
+use outhaul_core::json::{self, Json};
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{Redriven, Store, StoreError, StoreResult, StoreSettings, Submitted};
@@ -331,12 +331,13 @@ fn new_job<J: Job>(job: &J, options: EnqueueOptions) -> Result<NewJob, EnqueueEr
     }
     let EnqueueOptions { idempotency_key, priority, run_at, labels, owner, depends_on, on_parent_failure } =
         options;
-    let payload = serde_json::to_value(job).map_err(EnqueueError::Payload)?;
-    if json::problem(&payload.to_string()).is_some() {
+    let payload = serde_json::to_string(job).map_err(EnqueueError::Payload)?;
+    let checked = Json::parse(&payload).ok().filter(|_| json::problem(&payload).is_none());
+    let Some(payload) = checked else {
         return Err(EnqueueError::Invalid(
-            "a payload is nested at most 120 levels deep, and no member of it begins with `$serde_json::private::`",
+            "a payload is nested at most 120 levels deep, has no member twice, and none that begins with `$serde_json::private::`",
         ));
-    }
+    };
     let submission = Submission {
         job_type: J::TYPE.to_owned(),
         payload,

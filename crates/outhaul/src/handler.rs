@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use outhaul_core::file::{FileOutcome, FileRecord, Leftover};
 use outhaul_core::id::Lease;
+use outhaul_core::json::Json;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
-use serde_json::Value;
 
 use crate::context::ChunkContext;
 use crate::descriptors::none_left;
@@ -163,7 +163,7 @@ pub trait Handler: Send + Sync {
 
     /// Under which key at most one job with this payload may be SUBMITTED or IN_PROGRESS; `None`: any
     /// number may.
-    fn unique_key(&self, _payload: &Value) -> Option<String> {
+    fn unique_key(&self, _payload: &Json) -> Option<String> {
         None
     }
 }

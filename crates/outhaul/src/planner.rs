@@ -3,7 +3,7 @@
 
 use outhaul_core::identity::Identity;
 use outhaul_core::job::NewJob;
-use serde_json::Value;
+use outhaul_core::json::Json;
 
 /// One thing that is wrong with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +18,16 @@ pub struct PlanProblem {
 pub trait Planner: Send + Sync {
     /// The job that the body asks for, owned by `owner`; or everything that is wrong with it, never nothing.
     /// Stores nothing.
-    fn plan(&self, body: &Value, owner: &str) -> Result<NewJob, Vec<PlanProblem>>;
+    fn plan(&self, body: &Json, owner: &str) -> Result<NewJob, Vec<PlanProblem>>;
 
     /// The same where it is only tried out whether there could be such a job; its owner may be nobody yet.
-    fn try_out(&self, body: &Value, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
+    fn try_out(&self, body: &Json, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
         self.plan(body, owner)
     }
 
     /// The same for whoever submitted the job that led to this one, with what was kept of them then. Where
     /// callers cannot be told apart, that is their name.
-    fn plan_as(&self, body: &Value, identity: &Identity) -> Result<NewJob, Vec<PlanProblem>> {
+    fn plan_as(&self, body: &Json, identity: &Identity) -> Result<NewJob, Vec<PlanProblem>> {
         self.plan(body, &identity.subject)
     }
 }

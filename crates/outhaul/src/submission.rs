@@ -6,16 +6,14 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, SecondsFormat, Utc};
 use outhaul_core::id::JobId;
 use outhaul_core::job::{Idempotency, NewChunk, NewJob, OnFailure, OnParentFailure};
-use serde_json::{Map, Number, Value, json};
+use outhaul_core::json::{Json, canonical};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::envelope::Envelope;
 
 /// What clients call the one chunk of a custom job.
 pub const MAIN_CHUNK: &str = "main";
-
-/// Whole numbers up to here are the same as integers and as floats.
-const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The queue that jobs of a custom type wait in: `job:<TYPE>`.
 pub fn queue_of(job_type: &str) -> String {
@@ -67,11 +65,30 @@ pub struct Submission {
     /// The registered job type.
     pub job_type: String,
     /// What its handler gets.
-    pub payload: Value,
+    pub payload: Json,
     /// The rest of the request.
     pub options: SubmitOptions,
     /// From [`crate::Handler::unique_key`].
     pub unique_key: Option<String>,
+}
+
+/// What was asked for beside the payload. The order and the form of its members are part of stored hashes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked<'a> {
+    priority: u8,
+    run_at: Option<String>,
+    labels: &'a BTreeMap<String, String>,
+    on_failure: OnFailure,
+    // Only where there is something to say, so that keys of jobs without parents keep their meaning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    depends_on: Option<&'a Vec<JobId>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_parent_failure: Option<OnParentFailure>,
+}
+
+fn written<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("it has names of text")
 }
 
 impl Submission {
@@ -81,21 +98,22 @@ impl Submission {
         // A set, whatever the order in which it was named.
         options.depends_on.sort();
         options.depends_on.dedup();
-        let mut asked = json!({
-            "priority": options.priority,
-            "runAt": options.run_at.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true)),
-            "labels": options.labels,
-            "onFailure": options.on_failure.as_str(),
+        let has_parents = !options.depends_on.is_empty();
+        let asked = Asked {
+            priority: options.priority,
+            run_at: options.run_at.map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true)),
+            labels: &options.labels,
+            on_failure: options.on_failure,
+            depends_on: has_parents.then_some(&options.depends_on),
+            on_parent_failure: has_parents.then_some(options.on_parent_failure),
+        };
+        let (named, asked) = (written(&job_type), written(&asked));
+        let idempotency = options.idempotency_key.take().map(|key| {
+            let payload = canonical(&payload);
+            let whole = format!(r#"{{"jobType":{named},"payload":{payload},"options":{asked}}}"#);
+            Idempotency { key, request_hash: text_hash(&whole) }
         });
-        // Only where there is something to say, so that keys of jobs without parents keep their meaning.
-        if !options.depends_on.is_empty() {
-            asked["dependsOn"] = json!(options.depends_on);
-            asked["onParentFailure"] = json!(options.on_parent_failure);
-        }
-        let idempotency = options.idempotency_key.map(|key| {
-            let whole = json!({ "jobType": job_type, "payload": canonical(&payload), "options": asked });
-            Idempotency { key, request_hash: text_hash(&whole.to_string()) }
-        });
+        let request = format!(r#"{{"jobType":{named},"options":{asked}}}"#);
         let main = NewChunk {
             chunk_key: MAIN_CHUNK.to_owned(),
             queue: queue_of(&job_type),
@@ -104,7 +122,7 @@ impl Submission {
         };
         NewJob {
             job_id: JobId::new(now, random),
-            request: json!({ "jobType": job_type, "options": asked }),
+            request: Json::stored(&request).expect("it is JSON"),
             job_type,
             dataset: None,
             owner: options.owner,
@@ -128,8 +146,8 @@ impl Submission {
 }
 
 /// SHA-256 of a payload, in hex; the same however its members are ordered or its numbers written.
-pub(crate) fn payload_hash(payload: &Value) -> String {
-    text_hash(&canonical(payload).to_string())
+pub(crate) fn payload_hash(payload: &Json) -> String {
+    text_hash(&canonical(payload))
 }
 
 /// SHA-256 in hex.
@@ -137,43 +155,25 @@ pub(crate) fn text_hash(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One spelling of equal JSON: members by name, `5.0` as `5`.
-fn canonical(value: &Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let sorted: BTreeMap<&String, Value> =
-                members.iter().map(|(name, value)| (name, canonical(value))).collect();
-            Value::Object(
-                sorted.into_iter().map(|(name, value)| (name.clone(), value)).collect::<Map<_, _>>(),
-            )
-        }
-        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
-        Value::Number(number) if number.is_f64() => {
-            let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < EXACT);
-            Value::Number(whole.map_or_else(|| number.clone(), |float| Number::from(float as i64)))
-        }
-        other => other.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use outhaul_core::clock;
+    use serde_json::json;
 
-    fn job(payload: Value, options: SubmitOptions) -> NewJob {
+    fn job(payload: Json, options: SubmitOptions) -> NewJob {
         let job_type = "SEND_EMAIL".to_owned();
         Submission { job_type, payload, options, unique_key: None }.into_new_job(clock::now(), 1)
     }
 
-    fn hash(payload: Value, change: impl FnOnce(&mut SubmitOptions)) -> String {
+    fn hash(payload: impl Into<Json>, change: impl FnOnce(&mut SubmitOptions)) -> String {
         let mut options = SubmitOptions { idempotency_key: Some("k".to_owned()), ..SubmitOptions::default() };
         change(&mut options);
-        job(payload, options).idempotency.map(|known| known.request_hash).unwrap_or_default()
+        job(payload.into(), options).idempotency.map(|known| known.request_hash).unwrap_or_default()
     }
 
-    fn parsed(text: &str) -> Value {
-        serde_json::from_str(text).unwrap()
+    fn parsed(text: &str) -> Json {
+        Json::parse(text).unwrap()
     }
 
     #[test]
@@ -205,13 +205,41 @@ mod tests {
     }
 
     #[test]
+    fn hashes_are_those_of_earlier_versions() {
+        let payload = parsed(
+            r#"{"to": "a@b.c", "n": [1, 2.5, 1e2, -0.0, 18446744073709551615], "e\u0301": {"z": null, "a": "\u00e9\n"}}"#,
+        );
+        let plain = hash(payload.clone(), |_| {});
+        assert_eq!(plain, "849bae383aa4b654a2ba643fc2307dd16e8c692fd3204c1a014754116bb59f96");
+        let all = hash(payload, |options| {
+            options.priority = 7;
+            options.run_at = Some(DateTime::UNIX_EPOCH);
+            options.labels = [("a".to_owned(), "b\"".to_owned())].into();
+            options.on_failure = OnFailure::Continue;
+            options.depends_on =
+                vec![JobId::new(DateTime::UNIX_EPOCH, 7), JobId::new(DateTime::UNIX_EPOCH, 1)];
+        });
+        assert_eq!(all, "a7b990fe3ab54be025779e945110ba679a01531c8d86d0e8d77d37a2c96e4e9f");
+    }
+
+    #[test]
+    fn numbers_that_a_float_cannot_tell_apart_are_not_the_same_request() {
+        let one = hash(parsed(r#"{"account": 123456789012345678901234567890}"#), |_| {});
+        let other = hash(parsed(r#"{"account": 123456789012345678901234567891}"#), |_| {});
+        assert_ne!(one, other);
+        let again = hash(parsed(r#"{ "account": 123456789012345678901234567890.0 }"#), |_| {});
+        assert_eq!(one, again, "the same number, written otherwise");
+    }
+
+    #[test]
     fn the_stored_request_has_no_payload_and_the_chunk_waits_in_its_types_queue() {
-        let job = job(json!({"to": "hunter2"}), SubmitOptions::default());
-        assert!(!job.request.to_string().contains("hunter2"));
+        let job = job(parsed(r#"{"to": "hunter2"}"#), SubmitOptions::default());
+        assert_eq!(job.request.read::<serde_json::Value>().unwrap()["options"]["priority"], 5);
+        assert!(!job.request.as_str().contains("hunter2"));
         assert!(job.idempotency.is_none());
         assert_eq!((job.chunks.len(), job.chunks[0].queue.as_str()), (1, "job:SEND_EMAIL"));
         assert_eq!(job.chunks[0].chunk_key, MAIN_CHUNK);
         let envelope = Envelope::from_params(&job.params).ok().unwrap();
-        assert_eq!(envelope.payload, json!({"to": "hunter2"}));
+        assert_eq!(envelope.payload.as_str(), r#"{"to": "hunter2"}"#);
     }
 }

@@ -1,7 +1,7 @@
 //! Words in a template: `{{ … }}` inside the text values of a JSON body. What the words mean is for the
 //! caller to say; here they are found and replaced, and everything wrong is told at once.
 
-use serde_json::Value;
+use outhaul_core::json::{Json, Lexer, Token, unescaped};
 
 use crate::planner::PlanProblem;
 
@@ -15,14 +15,26 @@ const MAX_NAME: usize = 128;
 const MAX_PROBLEMS: usize = 1001;
 
 /// The body with every word replaced by what `meaning` says of it; or all problems with their places.
-/// Member names are left as they are.
+/// Member names and everything but texts are left as they are written.
 pub(crate) fn render(
-    body: &Value,
+    body: &Json,
     meaning: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Result<Value, Vec<PlanProblem>> {
-    let mut problems = Vec::new();
-    let rendered = walk(body, &mut String::new(), meaning, &mut problems);
-    if problems.is_empty() { Ok(rendered) } else { Err(problems) }
+) -> Result<Json, Vec<PlanProblem>> {
+    let mut walk = Walk {
+        lexer: Lexer::new(body.as_str()),
+        rendered: String::with_capacity(body.as_str().len()),
+        pointer: String::new(),
+        meaning,
+        problems: Vec::new(),
+    };
+    if let Some(first) = walk.lexer.next() {
+        walk.value(first);
+    }
+    let Walk { rendered, problems, .. } = walk;
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    Ok(Json::stored(&rendered).expect("a text in place of a text is JSON"))
 }
 
 /// Whether a text has a word in it.
@@ -30,37 +42,73 @@ pub(crate) fn has_word(text: &str) -> bool {
     text.contains(OPEN)
 }
 
-fn walk(
-    value: &Value,
-    pointer: &mut String,
-    meaning: &mut dyn FnMut(&str) -> Result<String, String>,
-    problems: &mut Vec<PlanProblem>,
-) -> Value {
-    let mut child = |value: &Value, name: &str, pointer: &mut String| {
-        let length = pointer.len();
-        pointer.push('/');
-        let end = name.char_indices().nth(MAX_NAME).map_or(name.len(), |(end, _)| end);
-        pointer.push_str(&name[..end].replace('~', "~0").replace('/', "~1"));
-        let value = walk(value, pointer, meaning, problems);
-        pointer.truncate(length);
-        value
-    };
-    match value {
-        Value::Object(members) => Value::Object(
-            members.iter().map(|(name, value)| (name.clone(), child(value, name, pointer))).collect(),
-        ),
-        Value::Array(items) => Value::Array(
-            items.iter().enumerate().map(|(i, value)| child(value, &i.to_string(), pointer)).collect(),
-        ),
-        Value::String(text) if has_word(text) => {
-            let mut wrong = |message| {
-                if problems.len() < MAX_PROBLEMS {
-                    problems.push(PlanProblem { pointer: pointer.clone(), message });
+/// Goes through the text of a body once, and writes it anew.
+struct Walk<'a, 'm> {
+    lexer: Lexer<'a>,
+    rendered: String,
+    /// Where it is.
+    pointer: String,
+    meaning: &'m mut dyn FnMut(&str) -> Result<String, String>,
+    problems: Vec<PlanProblem>,
+}
+
+impl<'a> Walk<'a, '_> {
+    /// Writes the value that begins with this token.
+    fn value(&mut self, first: Token<'a>) {
+        match first {
+            Token::Mark(mark @ ('{' | '[')) => {
+                self.rendered.push(mark);
+                self.inside(mark == '{');
+            }
+            Token::Mark(_) => {}
+            Token::Word(word) => self.rendered.push_str(word),
+            Token::Text(token) => {
+                let text = unescaped(token);
+                if !has_word(&text) {
+                    return self.rendered.push_str(token);
                 }
-            };
-            Value::String(replace(text, meaning, &mut wrong))
+                let Self { pointer, problems, .. } = self;
+                let mut wrong = |message| {
+                    if problems.len() < MAX_PROBLEMS {
+                        problems.push(PlanProblem { pointer: pointer.clone(), message });
+                    }
+                };
+                let text = replace(&text, self.meaning, &mut wrong);
+                self.rendered.push_str(&serde_json::to_string(&text).expect("text is JSON"));
+            }
         }
-        other => other.clone(),
+    }
+
+    /// Writes the members of an object or the elements of a list, to its end.
+    fn inside(&mut self, is_object: bool) {
+        let mut index = 0;
+        while let Some(token) = self.lexer.next() {
+            match token {
+                Token::Mark(end @ ('}' | ']')) => return self.rendered.push(end),
+                Token::Mark(',') => self.rendered.push(','),
+                Token::Text(name) if is_object => {
+                    self.rendered.push_str(name);
+                    self.rendered.push(':');
+                    let first = self.lexer.by_ref().find(|token| *token != Token::Mark(':'));
+                    self.child(&unescaped(name), first);
+                }
+                first => {
+                    self.child(&index.to_string(), Some(first));
+                    index += 1;
+                }
+            }
+        }
+    }
+
+    fn child(&mut self, name: &str, first: Option<Token<'a>>) {
+        let length = self.pointer.len();
+        let end = name.char_indices().nth(MAX_NAME).map_or(name.len(), |(end, _)| end);
+        self.pointer.push('/');
+        self.pointer.push_str(&name[..end].replace('~', "~0").replace('/', "~1"));
+        if let Some(first) = first {
+            self.value(first);
+        }
+        self.pointer.truncate(length);
     }
 }
 
@@ -92,14 +140,25 @@ fn replace(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn loud(body: Value) -> Result<Value, Vec<PlanProblem>> {
-        render(&body, &mut |word| match word {
+    fn rendered(body: &Json) -> Result<Json, Vec<PlanProblem>> {
+        render(body, &mut |word| match word {
             "known" => Ok("KNOWN".to_owned()),
             "opens" => Ok("{{known}}".to_owned()),
             _ => Err("is unknown".to_owned()),
         })
+    }
+
+    fn loud(body: Value) -> Result<Value, Vec<PlanProblem>> {
+        rendered(&body.into()).map(|body| body.read().unwrap())
+    }
+
+    #[test]
+    fn what_has_no_words_stands_as_it_was_written() {
+        let body = r#"{ "n": [1.50, 123456789012345678901234567890], "\u007b{a": "\u007b\u007bknown}}\n" }"#;
+        let expected = r#"{"n":[1.50,123456789012345678901234567890],"\u007b{a":"KNOWN\n"}"#;
+        assert_eq!(rendered(&Json::parse(body).unwrap()).unwrap().as_str(), expected);
     }
 
     #[test]

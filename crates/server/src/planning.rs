@@ -8,6 +8,7 @@ use outhaul::{PlanProblem, Planner, Registry};
 use outhaul_core::clock;
 use outhaul_core::identity::{ANONYMOUS, Identity};
 use outhaul_core::job::{EXPORT, NewJob};
+use outhaul_core::json::Json;
 use outhaul_core::trigger::term;
 use outhaul_export::Exports;
 use outhaul_export::scope::RowScope;
@@ -47,8 +48,9 @@ impl RequestPlanner {
     }
 
     /// Somebody who has every claim that a body's dataset could ask for.
-    fn anybody(&self, body: &Value) -> Identity {
-        let asked = match body.get("dataset").and_then(Value::as_str) {
+    fn anybody(&self, body: &Json) -> Identity {
+        let body = body.object(&["payload", "items"]).unwrap_or_default();
+        let asked = match body.members.get("dataset").and_then(Value::as_str) {
             Some(name) => self.exports.dataset(name),
             None => self.exports.default_dataset(),
         };
@@ -63,13 +65,13 @@ impl RequestPlanner {
         Identity { subject: anybody(), department: Some(anybody()), claims, verified_at: clock::now() }
     }
 
-    fn plan_for(&self, body: &Value, asker: &Asker<'_>) -> Result<NewJob, Vec<PlanProblem>> {
+    fn plan_for(&self, body: &Json, asker: &Asker<'_>) -> Result<NewJob, Vec<PlanProblem>> {
         api::plan(&self.exports, &self.registry, &self.storage, body, asker)
     }
 }
 
 impl Planner for RequestPlanner {
-    fn plan(&self, body: &Value, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
+    fn plan(&self, body: &Json, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
         if self.auth.jwt().is_none() {
             return self.plan_for(body, &Asker::unknown(owner));
         }
@@ -81,14 +83,14 @@ impl Planner for RequestPlanner {
         self.plan_for(body, &Asker { owner, identity: Some(&identity), quota: None })
     }
 
-    fn try_out(&self, body: &Value, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
+    fn try_out(&self, body: &Json, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
         if self.auth.jwt().is_none() || owner != ANONYMOUS {
             return self.plan(body, owner);
         }
         self.plan_for(body, &Asker { owner, identity: Some(&self.anybody(body)), quota: None })
     }
 
-    fn plan_as(&self, body: &Value, identity: &Identity) -> Result<NewJob, Vec<PlanProblem>> {
+    fn plan_as(&self, body: &Json, identity: &Identity) -> Result<NewJob, Vec<PlanProblem>> {
         let owner = identity.subject.as_str();
         // What the configuration says of its own identities counts as it stands there now.
         if self.auth.jwt().is_none() || auth::named(owner).is_some() {
@@ -105,19 +107,19 @@ mod tests {
     use serde_json::json;
 
     fn pointers(body: Value) -> Vec<String> {
-        let problems = planner().plan(&body, "ann").unwrap_err();
+        let problems = planner().plan(&body.into(), "ann").unwrap_err();
         problems.into_iter().map(|problem| problem.pointer).collect()
     }
 
     #[test]
     fn bodies_become_the_jobs_that_a_client_would_have_submitted() {
         let export = json!({"items": [{"key": "ABC", "effectiveDates": ["20250215"]}], "priority": 7});
-        let job = planner().plan(&export, "ann").unwrap();
+        let job = planner().plan(&export.into(), "ann").unwrap();
         assert_eq!((job.job_type.as_str(), job.dataset.as_deref()), (EXPORT, Some("positions")));
         assert_eq!((job.owner.as_str(), job.priority, job.chunks.len()), ("ann", 7, 1));
         assert!(job.base_path.is_some() && job.idempotency.is_none(), "a key is nobody's duty here");
         let custom = json!({"jobType": "ONCE", "payload": 5, "idempotencyKey": "k"});
-        let job = planner().plan(&custom, "ann").unwrap();
+        let job = planner().plan(&custom.into(), "ann").unwrap();
         assert_eq!((job.job_type.as_str(), job.unique_key.as_deref()), ("ONCE", Some("5")));
         assert_eq!(job.idempotency.unwrap().key, "k");
     }
@@ -147,7 +149,7 @@ mod tests {
             identities: [("nightly".to_owned(), kent)].into(),
         };
         let planner = planner().with_auth(Arc::new(auth), Some(5));
-        let body = json!({"items": [{"key": "ABC", "effectiveDates": ["20250215"]}]});
+        let body = json!({"items": [{"key": "ABC", "effectiveDates": ["20250215"]}]}).into();
         let job = planner.plan(&body, "identity:nightly").unwrap();
         let identity = job.identity.unwrap();
         assert_eq!((job.owner.as_str(), job.quota), ("identity:nightly", None));

@@ -1,5 +1,6 @@
 //! What a database error means to callers: try again later, or a defect of ours.
 
+use outhaul_core::json::Json;
 use outhaul_core::store::StoreError;
 use sqlx::postgres::PgDatabaseError;
 
@@ -75,10 +76,8 @@ pub(crate) fn corrupt(column: &str, value: impl std::fmt::Display) -> StoreError
 }
 
 /// Reads JSON text that we stored; the error shows nothing of it, for it may be a client's payload.
-pub(crate) fn json(column: &str, text: &str) -> Result<serde_json::Value, StoreError> {
-    serde_json::from_str(text).map_err(|error| {
-        StoreError::Refused(format!("{column} holds no JSON at column {}", error.column()).into())
-    })
+pub(crate) fn json(column: &str, text: &str) -> Result<Json, StoreError> {
+    Json::stored(text).ok_or_else(|| StoreError::Refused(format!("{column} holds no JSON").into()))
 }
 
 /// Reads what we stored of who asked for a job.
@@ -90,10 +89,10 @@ pub(crate) fn identity(text: &str) -> Result<outhaul_core::identity::Identity, S
 
 /// The parameters of a claimed chunk. The claim is made: what cannot be read must fail its own attempt, not
 /// those of the chunks beside it.
-pub(crate) fn readable(job_id: &str, params: &str) -> serde_json::Value {
+pub(crate) fn readable(job_id: &str, params: &str) -> Json {
     json("job.params", params).unwrap_or_else(|error| {
         tracing::error!(job_id, %error, "the parameters of job {job_id} cannot be read");
-        serde_json::Value::Null
+        Json::null()
     })
 }
 

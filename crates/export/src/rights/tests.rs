@@ -211,7 +211,7 @@ proptest! {
     fn what_is_stored_gives_the_same_rights_again(value in json_value()) {
         let params = params(&[("county", value)]);
         if !params.scope.is_empty() {
-            let read = Params::from_json(&serde_json::from_str(&params.to_json().to_string()).unwrap()).unwrap();
+            let read = Params::from_json(&params.to_json()).unwrap();
             prop_assert_eq!(&read, &params);
             let dataset = checked(scoped("positions", true));
             let rights = admitted(&dataset, &read, 0).unwrap().unwrap();

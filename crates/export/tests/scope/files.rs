@@ -9,6 +9,7 @@ use outhaul_core::clock;
 use outhaul_core::id::JobId;
 use outhaul_core::identity::Identity;
 use outhaul_core::job::{EXPORT, Job, JobStatus, NewJob, OnFailure, OnParentFailure};
+use outhaul_core::json::Json;
 use outhaul_core::state::ChunkState;
 use outhaul_export::request::{ExportRequest, Item, MAX_PROBLEMS};
 use outhaul_export::settings::{ExportSettings, ScopeSettings};
@@ -57,13 +58,13 @@ impl Works {
     }
 
     /// Stores a job for a plan, runs all there is with the present settings, and returns the job.
-    async fn run(&self, plan: &ExportPlan, params: Value) -> Job {
+    async fn run(&self, plan: &ExportPlan, params: Json) -> Job {
         let job_id = self.submit(plan, params).await;
         self.drain().await;
         self.job(&job_id).await
     }
 
-    async fn submit(&self, plan: &ExportPlan, params: Value) -> JobId {
+    async fn submit(&self, plan: &ExportPlan, params: Json) -> JobId {
         let job_id = JobId::new(clock::now(), u64::from(rand()));
         let job = NewJob {
             job_id: job_id.clone(),

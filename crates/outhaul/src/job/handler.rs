@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use outhaul_core::json::Json;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_core::step::result_problem;
-use serde_json::Value;
 use tokio::task::JoinError;
 use tracing::{Instrument, Span};
 
@@ -86,7 +86,7 @@ impl<J: Job> Handler for JobHandler<J> {
         }
     }
 
-    fn unique_key(&self, payload: &Value) -> Option<String> {
+    fn unique_key(&self, payload: &Json) -> Option<String> {
         unique_key_of::<J>(payload)
     }
 }

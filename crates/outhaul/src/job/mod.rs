@@ -13,9 +13,9 @@ mod transaction;
 use std::time::Duration;
 
 use outhaul_core::job::EXPORT;
+use outhaul_core::json::Json;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 pub use context::Context;
 pub use error::{Classify, JobError};
@@ -79,14 +79,14 @@ pub(crate) fn unique_key<J: Job>(job: &J) -> Option<String> {
     match job.unique_key() {
         Some(key) => Some(text_hash(&key)),
         // Of what the type makes of the payload, so that a default left out is the same as one given.
-        None if J::options().is_unique() => serde_json::to_value(job).ok().as_ref().map(payload_hash),
+        None if J::options().is_unique() => Json::of(job).ok().as_ref().map(payload_hash),
         None => None,
     }
 }
 
 /// The same for a payload that has not been read yet. One that does not fit is compared as it is.
-pub(crate) fn unique_key_of<J: Job>(payload: &Value) -> Option<String> {
-    match J::deserialize(payload) {
+pub(crate) fn unique_key_of<J: Job>(payload: &Json) -> Option<String> {
+    match payload.read::<J>() {
         Ok(job) => unique_key(&job),
         Err(_) => J::options().is_unique().then(|| payload_hash(payload)),
     }

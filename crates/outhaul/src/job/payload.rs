@@ -1,15 +1,16 @@
 //! Reads a payload as its type. What does not fit is named by its path and by what was expected there;
 //! never by its value, for payloads are not shown.
 
+use outhaul_core::json::Json;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 /// The longest path that is shown: names of members come from the client.
 const MAX_PATH: usize = 200;
 
 /// Reads the payload, or says in a sentence why it cannot be read.
-pub(super) fn read<T: DeserializeOwned>(payload: &Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(payload).map_err(|error| {
+pub(super) fn read<T: DeserializeOwned>(payload: &Json) -> Result<T, String> {
+    let mut reader = serde_json::Deserializer::from_str(payload.as_str());
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         let path: String = path.chars().filter(|c| !c.is_control()).take(MAX_PATH).collect();
         let place = match path.as_str() {
@@ -23,6 +24,8 @@ pub(super) fn read<T: DeserializeOwned>(payload: &Value) -> Result<T, String> {
 
 /// The part of serde's message that quotes nothing of the payload but names of members.
 fn problem(message: &str) -> String {
+    // The library says where in the text, which the path says better.
+    let message = message.rfind(" at line ").map_or(message, |end| &message[..end]);
     const QUOTES_A_VALUE: [&str; 4] =
         ["invalid type: ", "invalid value: ", "invalid length ", "unknown variant `"];
     const EXPECTED: &str = ", expected ";
@@ -96,11 +99,23 @@ mod tests {
             (json!(secret), "payload: expected struct Mail"),
             (json!(null), "payload: expected struct Mail"),
         ] {
-            let message = read::<Mail>(&payload).unwrap_err();
+            let message = read::<Mail>(&payload.into()).unwrap_err();
             assert_eq!(message, expected);
             assert!(!message.contains("hunter2") && !message.contains("7777"), "{message}");
         }
-        assert!(read::<Mail>(&json!({"to": "a", "style": "Plain"})).is_ok());
-        assert!(read::<Vec<u8>>(&json!([1, "x"])).unwrap_err().starts_with("payload[1]: expected u8"));
+        assert!(read::<Mail>(&json!({"to": "a", "style": "Plain"}).into()).is_ok());
+        assert!(read::<Vec<u8>>(&json!([1, "x"]).into()).unwrap_err().starts_with("payload[1]: expected u8"));
+    }
+    #[test]
+    fn numbers_come_with_all_their_digits() {
+        #[derive(Deserialize)]
+        struct Account {
+            number: u128,
+            rate: Box<serde_json::value::RawValue>,
+        }
+        let sent = r#"{"number": 123456789012345678901234567890, "rate": 0.1234567890123456789}"#;
+        let account: Account = read(&Json::parse(sent).unwrap()).unwrap();
+        assert_eq!(account.number, 123_456_789_012_345_678_901_234_567_890);
+        assert_eq!(account.rate.get(), "0.1234567890123456789");
     }
 }

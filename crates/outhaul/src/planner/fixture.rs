@@ -9,6 +9,7 @@ use outhaul_core::clock;
 use outhaul_core::delivery::Delivery;
 use outhaul_core::identity::Identity;
 use outhaul_core::job::{Job as JobRow, NewJob};
+use outhaul_core::json::Json;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::store::{JobFilter, Store};
 use serde::{Deserialize, Serialize};
@@ -43,12 +44,12 @@ pub(crate) struct TestPlanner {
 }
 
 impl Planner for TestPlanner {
-    fn plan_as(&self, body: &Value, identity: &Identity) -> Result<NewJob, Vec<PlanProblem>> {
+    fn plan_as(&self, body: &Json, identity: &Identity) -> Result<NewJob, Vec<PlanProblem>> {
         let job = self.plan(body, &identity.subject)?;
         Ok(NewJob { identity: Some(identity.clone()), ..job })
     }
 
-    fn plan(&self, body: &Value, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
+    fn plan(&self, body: &Json, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
         if let Some(meanwhile) = &self.meanwhile {
             meanwhile();
         }
@@ -56,6 +57,7 @@ impl Planner for TestPlanner {
             let message = "is not what it was".to_owned();
             return Err(vec![PlanProblem { pointer: "/jobType".to_owned(), message }]);
         }
+        let body: Value = body.read().unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let labels = body["labels"].as_object().into_iter().flatten();
         let options = SubmitOptions {
@@ -63,7 +65,7 @@ impl Planner for TestPlanner {
             owner: owner.to_owned(),
             ..SubmitOptions::default()
         };
-        let (job_type, payload) = (text(&body["jobType"]), Value::Object(Default::default()));
+        let (job_type, payload) = (text(&body["jobType"]), Json::parse("{}").unwrap());
         let submission = Submission { job_type, payload, options, unique_key: None };
         let mut job = submission.into_new_job(clock::now(), rand::random());
         if body["broken"] == true {

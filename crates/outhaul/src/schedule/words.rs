@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Datelike, Days, SecondsFormat, TimeDelta, Utc};
 use chrono_tz::Tz;
-use serde_json::Value;
+use outhaul_core::json::Json;
 
 use super::zone;
 use crate::planner::PlanProblem;
@@ -21,7 +21,7 @@ const MAX_FORMAT: usize = 64;
 const YEARS: std::ops::RangeInclusive<i32> = 0..=9999;
 
 /// The job of a slot; or everything that is wrong with its words, with pointers into `job`.
-pub fn render(job: &Value, slot: DateTime<Utc>, zone: Tz) -> Result<Value, Vec<PlanProblem>> {
+pub fn render(job: &Json, slot: DateTime<Utc>, zone: Tz) -> Result<Json, Vec<PlanProblem>> {
     template::render(job, &mut |word| meaning(word, slot, zone))
 }
 
@@ -110,12 +110,12 @@ mod tests {
     use serde_json::json;
 
     fn word(text: &str, slot: &str, zone: Tz) -> Result<String, String> {
-        let rendered = render(&json!({ "payload": text }), slot.parse().unwrap(), zone);
+        let rendered = render(&json!({ "payload": text }).into(), slot.parse().unwrap(), zone);
         let rendered = rendered.map_err(|problems| {
             assert!(problems.iter().all(|problem| problem.pointer == "/payload"));
             problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
         })?;
-        Ok(rendered["payload"].as_str().unwrap().to_owned())
+        Ok(rendered.read::<serde_json::Value>().unwrap()["payload"].as_str().unwrap().to_owned())
     }
 
     #[track_caller]
@@ -191,7 +191,7 @@ mod tests {
             days in -70_000_000..70_000_000_i64,
         ) {
             let slot = DateTime::UNIX_EPOCH + TimeDelta::days(days);
-            let _ = render(&json!(format!("{{{{{inner}}}}}")), slot, Tz::America__Sao_Paulo);
+            let _ = render(&json!(format!("{{{{{inner}}}}}")).into(), slot, Tz::America__Sao_Paulo);
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use chrono::DateTime;
 use outhaul_core::id::JobId;
+use outhaul_core::json::Json;
+
 use serde_json::Value;
 
 use crate::planner::PlanProblem;
@@ -25,7 +27,7 @@ pub struct Parent<'a> {
 
 /// The job of a firing, with its parents in the order of `after`; or everything that is wrong with its
 /// words, with pointers into `job`.
-pub fn render(job: &Value, parents: &[Parent<'_>]) -> Result<Value, Vec<PlanProblem>> {
+pub fn render(job: &Json, parents: &[Parent<'_>]) -> Result<Json, Vec<PlanProblem>> {
     let ids: Vec<&JobId> = parents.iter().map(|parent| parent.job_id).collect();
     let label = |name: &str| {
         let found = parents.iter().find_map(|parent| parent.labels.get(name)).cloned();
@@ -36,18 +38,21 @@ pub fn render(job: &Value, parents: &[Parent<'_>]) -> Result<Value, Vec<PlanProb
 
 /// The job as it would be for parents of which every label has the same sample value, one for each of
 /// [`SAMPLES`]; or everything that is wrong with its words.
-pub fn samples(job: &Value, parents: usize) -> Result<Vec<Value>, Vec<PlanProblem>> {
+pub fn samples(job: &Json, parents: usize) -> Result<Vec<Json>, Vec<PlanProblem>> {
     let ids: Vec<JobId> = (0..parents as u64).map(|i| JobId::new(DateTime::UNIX_EPOCH, i)).collect();
     let ids: Vec<&JobId> = ids.iter().collect();
     SAMPLES.iter().map(|sample| rendered(job, &ids, &|_| Ok((*sample).to_owned()))).collect()
 }
 
 fn rendered(
-    job: &Value,
+    job: &Json,
     parents: &[&JobId],
     label: &dyn Fn(&str) -> Result<String, String>,
-) -> Result<Value, Vec<PlanProblem>> {
-    let fixed = FIXED.iter().filter(|name| job[**name].as_str().is_some_and(template::has_word));
+) -> Result<Json, Vec<PlanProblem>> {
+    let body = job.object(&["payload", "items"]).unwrap_or_default();
+    let is_template =
+        |name: &&&str| body.members.get(**name).and_then(Value::as_str).is_some_and(template::has_word);
+    let fixed = FIXED.iter().filter(is_template);
     let fixed: Vec<PlanProblem> = fixed
         .map(|name| PlanProblem {
             pointer: format!("/{name}"),
@@ -102,7 +107,7 @@ mod tests {
         let job = json!({"jobType": "PAYROLL", "payload": {
             "text": "{{label.date}}/{{label.run id}}",
             "from": ["{{parents.0.jobId}}", "{{ parents.1.jobId }}"]}});
-        let rendered = render(&job, &parents).unwrap();
+        let rendered: Value = render(&job.into(), &parents).unwrap().read().unwrap();
         assert_eq!(rendered["payload"]["text"], "20250215/7");
         assert_eq!(rendered["payload"]["from"], json!(ids));
     }
@@ -113,7 +118,7 @@ mod tests {
         let job = json!({"payload": ["{{label.date}}", "{{parents.1.jobId}}", "{{slot}}", "{{label.}}",
             "{{parents.x.jobId}}", "{{parents.99999999999999999999.jobId}}", 
             "{{parents.-1.jobId}}", "{{parents..jobId}}"]});
-        let problems = render(&job, &[Parent { job_id: &id, labels: &none }]).unwrap_err();
+        let problems = render(&job.into(), &[Parent { job_id: &id, labels: &none }]).unwrap_err();
         let says = [
             "`{{label.date}}` is a label that none of the parents has",
             "`{{parents.1.jobId}}` is unknown: there is one parent, number 0",
@@ -134,21 +139,22 @@ mod tests {
     #[test]
     fn what_a_trigger_runs_has_no_words() {
         let job = json!({"jobType": "{{label.type}}", "dataset": "{{", "payload": "{{x}}"});
-        let problems = samples(&job, 1).unwrap_err();
+        let problems = samples(&job.into(), 1).unwrap_err();
         let mut pointers: Vec<_> = problems.iter().map(|problem| problem.pointer.as_str()).collect();
         pointers.sort_unstable();
         assert_eq!(pointers, ["/dataset", "/jobType", "/payload"], "each once");
         assert!(problems.iter().any(|problem| problem.message.contains("must not have words")));
-        assert!(samples(&json!({"jobType": "{{label.type}}"}), 1).is_err());
-        assert!(samples(&json!({"payload": {"dataset": "{{label.type}}"}}), 1).is_ok());
+        assert!(samples(&json!({"jobType": "{{label.type}}"}).into(), 1).is_err());
+        assert!(samples(&json!({"payload": {"dataset": "{{label.type}}"}}).into(), 1).is_ok());
     }
 
     #[test]
     fn samples_are_well_formed() {
-        let job = json!({"a": "{{label.x}}", "b": "{{parents.1.jobId}}"});
+        let job = Json::from(json!({"a": "{{label.x}}", "b": "{{parents.1.jobId}}"}));
         let samples = samples(&job, 2).unwrap();
         assert_eq!(samples.len(), SAMPLES.len());
         for (sample, value) in samples.iter().zip(SAMPLES) {
+            let sample: Value = sample.read().unwrap();
             assert_eq!(sample["a"], value);
             assert!(JobId::parse(sample["b"].as_str().unwrap()).is_some());
         }

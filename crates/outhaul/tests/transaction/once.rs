@@ -17,7 +17,7 @@ async fn a_commit_whose_answer_is_lost_is_found_out_about() {
     let engine = bench.engine().await;
     let id = bench.client.enqueue(transfer(21, "after")).await.unwrap().job_id;
     let job = bench.ended(&id).await;
-    assert_eq!((job.status, job.result), (JobStatus::Completed, Some(json!(42))));
+    assert_eq!((job.status, job.result), (JobStatus::Completed, Some(json!(42).into())));
     assert_eq!(bench.effects().await, [21]);
     assert_eq!(bench.lost.load(Ordering::SeqCst), 1);
     let history = bench.store.history_list(&id, None, None, 100).await.unwrap().items;
@@ -30,7 +30,7 @@ async fn a_commit_that_never_arrived_is_done_again() {
     let bench = Bench::new().await;
     let engine = bench.engine().await;
     let id = bench.client.enqueue(transfer(21, "before")).await.unwrap().job_id;
-    assert_eq!(bench.ended(&id).await.result, Some(json!(42)));
+    assert_eq!(bench.ended(&id).await.result, Some(json!(42).into()));
     assert_eq!(bench.effects().await, [21]);
     assert_eq!(bench.lost.load(Ordering::SeqCst), 1);
     assert_eq!(bench.seen.events(), ["debit in attempt 1", "debit in attempt 2"]);
@@ -57,7 +57,7 @@ async fn a_later_attempt_takes_the_recorded_result() {
     let bench = Bench::new().await;
     let engine = bench.engine().await;
     let id = bench.client.enqueue(transfer(4, "late")).await.unwrap().job_id;
-    assert_eq!(bench.ended(&id).await.result, Some(json!(8)));
+    assert_eq!(bench.ended(&id).await.result, Some(json!(8).into()));
     assert_eq!(bench.seen.events(), ["debit in attempt 1"]);
     assert_eq!(bench.effects().await, [4]);
     engine.stop().await;

@@ -4,7 +4,8 @@
 use outhaul::{Registry, Submission, SubmitOptions};
 use outhaul_core::clock;
 use outhaul_core::job::{EXPORT, NewJob};
-use serde_json::{Map, Value};
+use outhaul_core::json::{Json, Object};
+use serde_json::Value;
 
 use super::json::kind;
 use super::options::Options;
@@ -19,23 +20,18 @@ const MAX_NAMES: usize = 50;
 /// A custom job that may be stored. No `Debug`: payloads are never shown.
 pub(super) struct CustomJob {
     job_type: String,
-    payload: Value,
+    payload: Json,
     unique_key: Option<String>,
 }
 
-/// Reads the custom job that a body asks for, and takes the payload out of it; what is wrong is added
-/// to `errors`.
-pub(super) fn read(
-    registry: &Registry,
-    body: &mut Map<String, Value>,
-    errors: &mut Vec<FieldError>,
-) -> Option<CustomJob> {
-    let refused = match body.get("jobType")? {
+/// Reads the custom job that a body asks for; what is wrong is added to `errors`.
+pub(super) fn read(registry: &Registry, body: &Object, errors: &mut Vec<FieldError>) -> Option<CustomJob> {
+    let refused = match body.members.get("jobType")? {
         Value::String(name) if name == EXPORT => "exports are submitted with `items`".to_owned(),
         Value::String(name) => match registry.get(name) {
             Some(handler) => {
                 let job_type = name.clone();
-                let payload = body.remove("payload").unwrap_or_default();
+                let payload = body.text("payload").cloned().unwrap_or_else(Json::null);
                 let unique_key = handler.unique_key(&payload);
                 return Some(CustomJob { job_type, payload, unique_key });
             }
@@ -92,11 +88,15 @@ mod tests {
     use outhaul::Envelope;
     use serde_json::json;
 
-    fn judged(mut body: Value) -> (Option<Value>, Vec<(String, String)>) {
+    fn object(body: Value) -> Object {
+        Json::from(body).object(&["payload"]).unwrap()
+    }
+
+    fn judged(body: Value) -> (Option<Value>, Vec<(String, String)>) {
         let mut errors = Vec::new();
-        let job = read(&registry(), body.as_object_mut().unwrap(), &mut errors);
+        let job = read(&registry(), &object(body), &mut errors);
         let errors = errors.into_iter().map(|error| (error.pointer, error.message)).collect();
-        (job.map(|job| job.payload), errors)
+        (job.map(|job| job.payload.read().unwrap()), errors)
     }
 
     #[test]
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn a_dry_run_promises_no_files() {
-        let mut body = json!({"jobType": "SEND_EMAIL", "payload": {"secret": "hunter2"}});
-        let job = read(&registry(), body.as_object_mut().unwrap(), &mut Vec::new()).unwrap();
+        let body = object(json!({"jobType": "SEND_EMAIL", "payload": {"secret": "hunter2"}}));
+        let job = read(&registry(), &body, &mut Vec::new()).unwrap();
         let plan = job.foresee();
         assert_eq!((plan.total, plan.reuse, plan.generate), (1, 0, 0));
         assert!(plan.verdict.contains("SEND_EMAIL") && !plan.verdict.contains("hunter2"));
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn what_the_type_says_is_unique_goes_with_the_job() {
         for (job_type, unique) in [("SEND_EMAIL", None), ("ONCE", Some("{\"n\":1}"))] {
-            let mut body = json!({"jobType": job_type, "payload": {"n": 1}, "priority": 9});
-            let options = Options::read(body.as_object().unwrap(), &HeaderMap::new(), false, &mut Vec::new());
-            let job = read(&registry(), body.as_object_mut().unwrap(), &mut Vec::new()).unwrap();
+            let body = object(json!({"jobType": job_type, "payload": {"n": 1}, "priority": 9}));
+            let options = Options::read(&body.members, &HeaderMap::new(), false, &mut Vec::new());
+            let job = read(&registry(), &body, &mut Vec::new()).unwrap();
             let job = job.into_new_job(options, None, "ann");
             assert_eq!((job.unique_key.as_deref(), job.priority, job.owner.as_str()), (unique, 9, "ann"));
         }
@@ -144,9 +144,9 @@ mod tests {
         const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         for (sent, kept) in [(TRACE, Some(TRACE)), ("nonsense", None)] {
             let headers = [("traceparent".parse().unwrap(), sent.parse().unwrap())].into_iter().collect();
-            let mut body = json!({"jobType": "SEND_EMAIL"});
-            let options = Options::read(body.as_object().unwrap(), &headers, false, &mut Vec::new());
-            let job = read(&registry(), body.as_object_mut().unwrap(), &mut Vec::new()).unwrap();
+            let body = object(json!({"jobType": "SEND_EMAIL"}));
+            let options = Options::read(&body.members, &headers, false, &mut Vec::new());
+            let job = read(&registry(), &body, &mut Vec::new()).unwrap();
             let job = job.into_new_job(options, traceparent::read(&headers), "ann");
             assert_eq!(Envelope::from_params(&job.params).ok().unwrap().traceparent.as_deref(), kept);
         }

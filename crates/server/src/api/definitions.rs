@@ -1,39 +1,34 @@
 //! What `PUT /schedules/{name}` and `PUT /triggers/{name}` have in common: the name and the body are judged
 //! together, and the answer says whether it is new.
 
-use axum::Json;
-use axum::body::Body;
 use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use outhaul::PlanProblem;
+use outhaul_core::json::{Json, Object};
 use outhaul_core::schedule::Put;
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use super::AppState;
-use super::json::{self as body, kind};
+use super::json::no_object;
 use super::path::NewName;
 use super::problem::{FieldError, Problem};
 use crate::auth::AuthSettings;
 use crate::definition::Judge;
 
 /// Reads one kind of definition.
-pub(super) type Read<T> = fn(&Map<String, Value>, &Judge<'_>, &AuthSettings) -> Result<T, Vec<PlanProblem>>;
+pub(super) type Read<T> = fn(&Object, &Judge<'_>, &AuthSettings) -> Result<T, Vec<PlanProblem>>;
 
 /// Judges a name and the definition sent for it.
-pub(super) async fn judge<T>(
+pub(super) fn judge<T>(
     state: &AppState,
     NewName(name): NewName,
-    headers: &HeaderMap,
-    sent: Body,
+    sent: &Json,
     read: Read<T>,
 ) -> Result<(String, T), Problem> {
-    let limits = state.limits;
-    let sent = body::read(headers, sent, limits.max_body_bytes, limits.request_timeout).await?;
-    let read = match &sent {
-        Value::Object(members) => read(members, &state.judge(), &state.auth).map_err(field_errors),
-        other => Err(vec![FieldError::new("", format!("must be an object, not {}", kind(other)))]),
+    let read = match sent.object(&["job"]) {
+        Some(definition) => read(&definition, &state.judge(), &state.auth).map_err(field_errors),
+        None => Err(vec![no_object(sent)]),
     };
     match (name, read) {
         (Ok(name), Ok(read)) => Ok((name, read)),
@@ -52,8 +47,8 @@ pub(super) fn field_errors(problems: Vec<PlanProblem>) -> Vec<FieldError> {
 pub(super) fn stored(put: Put, location: &str, view: impl Serialize) -> Response {
     let location = HeaderValue::from_str(location).expect("a name is plain text");
     match put {
-        Put::Created => (StatusCode::CREATED, [(LOCATION, location)], Json(view)).into_response(),
-        Put::Replaced | Put::ReadOnly => Json(view).into_response(),
+        Put::Created => (StatusCode::CREATED, [(LOCATION, location)], axum::Json(view)).into_response(),
+        Put::Replaced | Put::ReadOnly => axum::Json(view).into_response(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 
 use outhaul_core::clock;
 use outhaul_core::identity::Identity;
+use outhaul_core::json::{Json, Object};
 use outhaul_export::request::{ExportPlan, ExportRequest, Item, Output, PlanError};
 use outhaul_export::rights::MissingClaims;
 use serde_json::{Map, Value};
@@ -28,7 +29,7 @@ const ALWAYS_READ: usize = 10_000;
 pub(super) fn plan(
     exports: &outhaul_export::Exports,
     identity: Option<&Identity>,
-    body: &Map<String, Value>,
+    body: &Object,
     errors: &mut Vec<FieldError>,
 ) -> Result<Option<ExportPlan>, MissingClaims> {
     let (listed, most) = (dates_listed(body), exports.max_chunks_per_job);
@@ -71,9 +72,15 @@ pub(super) fn plan(
 }
 
 /// How many dates a body lists, good or not.
-fn dates_listed(body: &Map<String, Value>) -> usize {
-    let items = body.get("items").and_then(Value::as_array).into_iter().flatten();
-    items.filter_map(|item| item.get("effectiveDates")?.as_array()).map(Vec::len).sum()
+fn dates_listed(body: &Object) -> usize {
+    let mut listed = 0;
+    if let Some(items) = body.text("items") {
+        items.each(&mut |item| {
+            let dates = item.get("effectiveDates").and_then(Value::as_array);
+            listed += dates.map_or(0, Vec::len);
+        });
+    }
+    listed
 }
 
 /// Answers `dryRun` from the recorded files.
@@ -100,12 +107,29 @@ impl Reader {
         self.errors.len() >= ENOUGH_ERRORS
     }
 
-    fn request(&mut self, body: &Map<String, Value>) -> ExportRequest {
-        let dataset = body.get("dataset").map(|value| self.text("/dataset", value));
-        let output = body.get("output").map_or_else(Output::default, |output| self.output(output));
-        let items = self.list("/items", body.get("items"));
-        let items = self.each("/items", items, Self::item);
-        ExportRequest { dataset, items, output }
+    fn request(&mut self, body: &Object) -> ExportRequest {
+        let dataset = body.members.get("dataset").map(|value| self.text("/dataset", value));
+        let output = body.members.get("output").map_or_else(Output::default, |output| self.output(output));
+        ExportRequest { dataset, items: self.items(body.text("items")), output }
+    }
+
+    /// Reads the items one after the other: all of them as values would cost many times their text.
+    fn items(&mut self, sent: Option<&Json>) -> Vec<Item> {
+        let (mut items, mut place) = (Vec::new(), 0);
+        let Some(sent) = sent else {
+            self.wrong("/items", "is required");
+            return items;
+        };
+        let is_list = sent.each(&mut |item| {
+            if !self.has_enough() {
+                items.push(self.item(&format!("/items/{place}"), &item));
+            }
+            place += 1;
+        });
+        if !is_list {
+            self.wrong("/items", format!("must be a list, not {}", sent.kind()));
+        }
+        items
     }
 
     fn item(&mut self, pointer: &str, item: &Value) -> Item {
@@ -200,9 +224,13 @@ mod tests {
     use crate::api::problem::MAX_ERRORS;
     use serde_json::json;
 
+    fn object(body: Value) -> Object {
+        Json::from(body).object(&["items"]).unwrap()
+    }
+
     fn pointers(body: Value) -> Vec<String> {
         let mut errors = Vec::new();
-        plan(&exports(), None, body.as_object().unwrap(), &mut errors).unwrap();
+        plan(&exports(), None, &object(body), &mut errors).unwrap();
         errors.into_iter().map(|error| error.pointer).collect()
     }
 
@@ -210,7 +238,7 @@ mod tests {
     fn a_good_request_becomes_a_plan() {
         let body =
             json!({"items": [{"key": " ABC ", "effectiveDates": ["20250215", "20250315", "20250215"]}]});
-        let plan = plan(&exports(), None, body.as_object().unwrap(), &mut Vec::new()).unwrap().unwrap();
+        let plan = plan(&exports(), None, &object(body), &mut Vec::new()).unwrap().unwrap();
         let keys: Vec<_> = plan.chunks.iter().map(|chunk| chunk.chunk_key.as_str()).collect();
         assert_eq!(keys, ["key=ABC:date=20250215", "key=ABC:date=20250315"]);
     }
@@ -248,7 +276,7 @@ mod tests {
     /// What the answer to a body with far too many problems lists.
     fn listed(most: usize, body: Value) -> Vec<String> {
         let mut errors = Vec::new();
-        assert!(plan(&exports_of(most), None, body.as_object().unwrap(), &mut errors).unwrap().is_none());
+        assert!(plan(&exports_of(most), None, &object(body), &mut errors).unwrap().is_none());
         assert!(errors.len() <= 2 * ENOUGH_ERRORS, "{}", errors.len());
         let problem = Problem::invalid(errors);
         assert!(format!("{problem:?}").contains("more than 1000 problems"));

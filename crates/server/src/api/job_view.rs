@@ -103,7 +103,7 @@ pub(super) struct JobView {
     pub error_message: Option<String>,
     /// What a custom job returned; always null in lists.
     #[schema(required, value_type = serde_json::Value)]
-    pub result: Option<serde_json::Value>,
+    pub result: Option<outhaul_core::json::Json>,
     /// The steps of a custom job; always empty in lists.
     pub steps: Vec<StepView>,
     /// Who asked for it.
@@ -318,7 +318,7 @@ pub(super) mod tests {
             let now = job.created_at;
             shown(&HeaderMap::new(), job, steps, now).headers()[ETAG].clone()
         };
-        let finished = Job { result: Some(serde_json::json!({"sent": 1})), ..half_done() };
+        let finished = Job { result: Some(serde_json::json!({"sent": 1}).into()), ..half_done() };
         let tags = [
             tag(half_done(), vec![]),
             tag(half_done(), vec![step(ChunkStatusView::Pending)]),

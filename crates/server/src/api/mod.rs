@@ -3,6 +3,7 @@
 
 mod access;
 mod audit;
+mod bodies;
 mod chunks;
 mod custom_request;
 mod datasets;
@@ -32,6 +33,7 @@ mod redrive;
 mod request;
 mod schedule_view;
 mod schedules;
+mod shares;
 mod steps;
 mod submissions;
 mod submit;
@@ -63,6 +65,7 @@ use utoipa_axum::routes;
 use crate::auth::{Auth, AuthSettings, Gate, Rate, Refusal, gate};
 use crate::config::Limits;
 use crate::definition::Judge;
+use bodies::Bodies;
 pub use health::{BrokerHealth, Health, health_router};
 use problem::Problem;
 pub(crate) use request::{Asker, plan};
@@ -132,6 +135,7 @@ pub fn router(state: AppState) -> Router {
         .with_state(state)
         .layer(Extension(docs::Description(description)))
         .layer(Extension(submissions))
+        .layer(Extension(Bodies::new(&limits)))
         .layer(from_fn_with_state(door, gate))
         .layer(from_fn_with_state(limits.request_timeout, guard::guard))
 }

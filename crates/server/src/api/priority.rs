@@ -1,5 +1,6 @@
 //! `POST /jobs/{jobId}/priority`: gives a job that has not ended another place among those that wait.
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -10,9 +11,10 @@ use outhaul_core::store::Prioritised;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::bodies::Bodies;
 use super::job_view::JobView;
 use super::jobs::{accepted, find};
-use super::json::{self as body, kind};
+use super::json::kind;
 use super::options::{DEFAULT_PRIORITY, read_priority};
 use super::path::JobPath;
 use super::problem::described::{BadRequest, Conflict, NotFound};
@@ -60,14 +62,15 @@ pub(super) async fn prioritise(
     caller: Caller,
     JobPath(job_id): JobPath,
     _: NoQuery,
+    Extension(bodies): Extension<Bodies>,
     headers: HeaderMap,
     sent: Body,
 ) -> Result<Response, Problem> {
     let job = access::job(&state, &caller, Act::Change, &job_id).await?;
-    let limits = state.limits;
-    let sent = body::read(&headers, sent, limits.max_body_bytes, limits.request_timeout).await?;
+    let (sent, _room) = bodies.read(&caller, &headers, sent).await?.parse()?;
+    let sent = sent.value();
     let priority = read(&sent).map_err(Problem::invalid)?;
-    if let Some(too_high) = too_high(priority, most(&caller, limits)) {
+    if let Some(too_high) = too_high(priority, most(&caller, state.limits)) {
         return Err(Problem::invalid(vec![too_high]));
     }
     let too_late = |status: JobStatus| {

@@ -1,18 +1,19 @@
 //! `POST /dead-letters/redrive`: queues dead letters again by filter. The filter must be written, so
 //! that nobody runs everything again by leaving something out.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::{Extension, Json};
 use chrono::{DateTime, Utc};
 use outhaul_core::dead_letter::DeadLetterFilter;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::bodies::Bodies;
 use super::dead_letters::{read_job_id, read_words};
-use super::json::{self as body, child, kind};
+use super::json::{child, kind};
 use super::options::text;
 use super::problem::described::BadRequest;
 use super::problem::{ENOUGH_ERRORS, FieldError, Problem, ProblemBody};
@@ -105,12 +106,13 @@ pub(super) async fn redrive(
     State(state): State<AppState>,
     caller: Caller,
     _: NoQuery,
+    Extension(bodies): Extension<Bodies>,
     headers: HeaderMap,
     sent: Body,
 ) -> Result<Json<RedriveView>, Problem> {
     access::allow(&caller, Act::DeadLetters)?;
-    let limits = state.limits;
-    let sent = body::read(&headers, sent, limits.max_body_bytes, limits.request_timeout).await?;
+    let (sent, _room) = bodies.read(&caller, &headers, sent).await?.parse()?;
+    let sent = sent.value();
     let Redrive { filter, limit, dry_run } = read(&sent).map_err(Problem::invalid)?;
     let matched = state.store.dead_letters_count(&filter).await?;
     if dry_run || matched == 0 {

@@ -7,9 +7,11 @@ use outhaul_core::clock;
 use outhaul_core::id::JobId;
 use outhaul_core::identity::Identity;
 use outhaul_core::job::{EXPORT, Idempotency, NewJob};
+use outhaul_core::json::{Json, Object};
 use outhaul_export::storage::Storage;
 use outhaul_export::{ExportPlan, Exports, MissingClaims};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::custom_request::CustomJob;
@@ -24,6 +26,9 @@ const NOT_YET: [(&str, &str); 2] = [
     ("report", "reports are not available yet"),
     ("params", "belongs to a report, and reports are not available yet"),
 ];
+
+/// The members of a submission that are kept as text: the others are small.
+pub(super) const APART: [&str; 2] = ["items", "payload"];
 
 /// A submission in which nothing is wrong. No `Debug`: payloads are never shown.
 pub(super) struct Judged {
@@ -65,18 +70,17 @@ enum Work {
 pub(super) fn judge(
     exports: &Exports,
     registry: &Registry,
-    mut members: Map<String, Value>,
+    body: &Object,
     headers: &HeaderMap,
     key_required: bool,
     identity: Option<&Identity>,
     errors: &mut Vec<FieldError>,
 ) -> Result<Option<Judged>, MissingClaims> {
-    refuse_unknown(&members, errors);
-    check_shape(&members, errors);
-    let options = Options::read(&members, headers, key_required, errors);
-    let is_export = members.contains_key("items");
-    let plan = if is_export { export_request::plan(exports, identity, &members, errors)? } else { None };
-    let custom = custom_request::read(registry, &mut members, errors);
+    refuse_unknown(&body.members, errors);
+    check_shape(body, errors);
+    let options = Options::read(&body.members, headers, key_required, errors);
+    let plan = if body.has("items") { export_request::plan(exports, identity, body, errors)? } else { None };
+    let custom = custom_request::read(registry, body, errors);
     let work = match (plan, custom) {
         (Some(plan), _) => Work::Export(plan),
         (None, Some(custom)) => Work::Custom(custom),
@@ -90,17 +94,17 @@ pub(crate) fn plan(
     exports: &Exports,
     registry: &Registry,
     storage: &Storage,
-    body: &Value,
+    body: &Json,
     asker: &Asker<'_>,
 ) -> Result<NewJob, Vec<PlanProblem>> {
-    let Value::Object(members) = body else {
-        let message = format!("must be an object, not {}", body::kind(body));
+    let Some(object) = body.object(&APART) else {
+        let message = format!("must be an object, not {}", body.kind());
         return Err(vec![PlanProblem { pointer: String::new(), message }]);
     };
     let mut errors = Vec::new();
     // A key may stand in the body; nobody is there who could be asked for one.
     let headers = HeaderMap::new();
-    let judged = judge(exports, registry, members.clone(), &headers, false, asker.identity, &mut errors);
+    let judged = judge(exports, registry, &object, &headers, false, asker.identity, &mut errors);
     match judged {
         Ok(Some(judged)) if errors.is_empty() => Ok(judged.into_new_job(storage, None, asker)),
         Err(missing) if errors.is_empty() => {
@@ -164,8 +168,8 @@ fn refuse_unknown(members: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 
 /// Exactly one of `items`, `report` and `jobType` says what is asked for, and nothing of another shape
 /// stands beside it.
-fn check_shape(members: &Map<String, Value>, errors: &mut Vec<FieldError>) {
-    let has = |name: &str| members.contains_key(name);
+fn check_shape(body: &Object, errors: &mut Vec<FieldError>) {
+    let has = |name: &str| body.has(name);
     let shapes: Vec<&str> = ["items", "report", "jobType"].into_iter().filter(|name| has(name)).collect();
     if shapes.len() != 1 {
         let given = if shapes.is_empty() { "none".to_owned() } else { shapes.join(" and ") };
@@ -188,11 +192,21 @@ fn check_shape(members: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// An export as it was understood. The order and the form of its members are part of stored hashes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    job_type: &'static str,
+    export: Json,
+    options: Value,
+}
+
 fn export_job(storage: &Storage, options: Options, plan: ExportPlan, owner: &str) -> NewJob {
-    let request = json!({ "jobType": EXPORT, "export": plan.canonical(), "options": options.canonical() });
+    let request = Request { job_type: EXPORT, export: plan.canonical(), options: options.canonical() };
+    let request = Json::of(&request).expect("it has names of text");
     let idempotency = options
         .idempotency_key
-        .map(|key| Idempotency { key, request_hash: etag::hex(&Sha256::digest(request.to_string())) });
+        .map(|key| Idempotency { key, request_hash: etag::hex(&Sha256::digest(request.as_str())) });
     NewJob {
         job_id: JobId::new(clock::now(), rand::random()),
         job_type: EXPORT.to_owned(),
@@ -220,12 +234,13 @@ fn export_job(storage: &Storage, options: Options, plan: ExportPlan, owner: &str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn judged(value: Value) -> Vec<(String, String)> {
         let mut errors = Vec::new();
-        let members = value.as_object().unwrap();
-        refuse_unknown(members, &mut errors);
-        check_shape(members, &mut errors);
+        let body = Json::from(value).object(&APART).unwrap();
+        refuse_unknown(&body.members, &mut errors);
+        check_shape(&body, &mut errors);
         errors.into_iter().map(|error| (error.pointer, error.message)).collect()
     }
 

@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, FixedOffset, Utc};
 use outhaul_core::duration;
+use outhaul_core::json::Json;
 use outhaul_core::schedule::{CatchUp, Origin, Overlap, Schedule, SlotOutcome, SlotRow};
 use serde::Serialize;
 use serde_json::Value;
@@ -128,7 +129,7 @@ pub(super) struct ScheduleView {
     pub timezone: String,
     /// The body of a `POST /jobs`, as it was written; null in lists.
     #[schema(required, value_type = Option<Object>)]
-    pub job: Option<Value>,
+    pub job: Option<Json>,
     /// What happens to a slot while the job of an earlier one has not ended.
     pub overlap: OverlapView,
     /// What happens to slots that passed while no scheduler ran.
@@ -183,11 +184,11 @@ impl ScheduleView {
 
     /// The whole of it.
     pub(super) fn whole(
-        mut schedule: Schedule,
+        schedule: Schedule,
         next_times: Vec<DateTime<FixedOffset>>,
         slots: Vec<SlotRow>,
     ) -> Self {
-        let job = Some(schedule.spec.job.take());
+        let job = Some(schedule.spec.job.clone());
         let slots = slots.into_iter().map(SlotView::from).collect();
         Self { job, slots, ..Self::listed(schedule, next_times) }
     }

@@ -1,16 +1,17 @@
 //! `/schedules`: jobs that are submitted again and again. Those of the configuration are shown here, and
 //! paused and run; anything else is changed there.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use axum::{Extension, Json};
 use chrono::{DateTime, FixedOffset, Utc};
 use outhaul::schedule::{ByHand, Times};
 use outhaul_core::clock;
 use outhaul_core::schedule::{Deleted, NewSchedule, Origin, Put, Schedule, SlotOutcome};
 
+use super::bodies::Bodies;
 use super::definitions::{gone, judge, read_only, stored};
 use super::job_view::JobView;
 use super::page::{Cursors, PageView};
@@ -48,11 +49,13 @@ pub(super) async fn put(
     caller: Caller,
     name: NewName,
     _: NoQuery,
+    Extension(bodies): Extension<Bodies>,
     headers: HeaderMap,
     sent: Body,
 ) -> Result<Response, Problem> {
     access::allow(&caller, Act::Operate)?;
-    let (name, (spec, owner)) = judge(&state, name, &headers, sent, read_schedule).await?;
+    let (sent, _room) = bodies.read(&caller, &headers, sent).await?.parse()?;
+    let (name, (spec, owner)) = judge(&state, name, &sent, read_schedule)?;
     let now = database_now(&state).await?;
     let next = next_slot(&name, &spec, now);
     let schedule = NewSchedule { name: name.clone(), spec, origin: Origin::Api, owner, next };

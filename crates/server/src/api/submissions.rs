@@ -2,52 +2,26 @@
 //! caller wait for each other in the database, where their quota is counted: without a limit the large jobs of one
 //! caller would hold all connections, and nobody could so much as look at a job.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
-use outhaul_core::identity::ANONYMOUS;
 use outhaul_core::store::Store;
 use outhaul_store::postgres::PostgresStore;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::problem::Problem;
+use super::shares::{NoShare, Share, Shares};
 
 /// What stands in for the connections where there are none: SQLite writes on one of its own.
 const EMBEDDED: u32 = 10;
 
 /// The turns to submit. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Submissions(Arc<Inner>);
-
-struct Inner {
-    all: Arc<Semaphore>,
-    of_one: usize,
+pub(super) struct Submissions {
+    turns: Shares,
     /// How long a turn is waited for.
     patience: Duration,
-    /// The callers who have a turn or wait for one.
-    lines: Mutex<HashMap<String, Line>>,
-}
-
-struct Line {
-    turns: Arc<Semaphore>,
-    people: usize,
-}
-
-/// Leave to store one job; over when dropped.
-pub(super) struct Turn {
-    _place: Option<Place>,
-    _own: Option<OwnedSemaphorePermit>,
-    _all: OwnedSemaphorePermit,
-}
-
-/// One submission in its caller's line.
-struct Place {
-    inner: Arc<Inner>,
-    subject: String,
 }
 
 impl Submissions {
@@ -63,56 +37,17 @@ impl Submissions {
     fn of(connections: usize, patience: Duration) -> Self {
         let all = (connections / 2).max(1);
         let of_one = (all / 2).max(1);
-        let all = Arc::new(Semaphore::new(all));
-        Self(Arc::new(Inner { all, of_one, patience, lines: Mutex::default() }))
+        Self { turns: Shares::new(all, of_one), patience }
     }
 
     /// A turn, in the order in which it was asked for. Callers who cannot be told apart share all of them.
-    pub(super) async fn turn(&self, subject: &str) -> Result<Turn, Problem> {
-        let until = Instant::now() + self.0.patience;
-        let line = (subject != ANONYMOUS).then(|| self.line(subject));
-        let (place, own) = match line {
-            None => (None, None),
-            Some((place, turns)) => {
-                let own = next(turns, until).await.ok_or_else(too_many_of_yours)?;
-                (Some(place), Some(own))
-            }
-        };
-        let all = next(self.0.all.clone(), until).await.ok_or_else(too_many)?;
-        Ok(Turn { _place: place, _own: own, _all: all })
+    pub(super) async fn turn(&self, subject: &str) -> Result<Share, Problem> {
+        let until = Instant::now() + self.patience;
+        self.turns.take(subject, 1, until).await.map_err(|none| match none {
+            NoShare::OfYours => too_many_of_yours(),
+            NoShare::OfAll => too_many(),
+        })
     }
-
-    fn line(&self, subject: &str) -> (Place, Arc<Semaphore>) {
-        let mut lines = self.0.lines();
-        let new = || Line { turns: Arc::new(Semaphore::new(self.0.of_one)), people: 0 };
-        let line = lines.entry(subject.to_owned()).or_insert_with(new);
-        line.people += 1;
-        (Place { inner: self.0.clone(), subject: subject.to_owned() }, line.turns.clone())
-    }
-}
-
-impl Inner {
-    fn lines(&self) -> MutexGuard<'_, HashMap<String, Line>> {
-        // What is behind it is whole at every moment.
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut lines = self.inner.lines();
-        if let Some(line) = lines.get_mut(&self.subject) {
-            line.people -= 1;
-            if line.people == 0 {
-                lines.remove(&self.subject);
-            }
-        }
-    }
-}
-
-/// `None`: there was none in time.
-async fn next(turns: Arc<Semaphore>, until: Instant) -> Option<OwnedSemaphorePermit> {
-    timeout_at(until, turns.acquire_owned()).await.ok()?.ok()
 }
 
 fn too_many_of_yours() -> Problem {
@@ -128,6 +63,7 @@ fn too_many() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outhaul_core::identity::ANONYMOUS;
 
     const LONG: Duration = Duration::from_secs(600);
 
@@ -148,7 +84,7 @@ mod tests {
         drop(anns);
         let last = (turn("carol").await, turn(ANONYMOUS).await);
         drop((bobs, carol, last));
-        assert!(submissions.0.lines().is_empty(), "nobody is remembered");
+        assert!(submissions.turns.is_idle(), "nobody is remembered");
     }
 
     #[tokio::test]
@@ -184,6 +120,6 @@ mod tests {
         let mut waiting = Box::pin(submissions.turn("ann"));
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         drop((waiting, held));
-        assert!(submissions.0.lines().is_empty());
+        assert!(submissions.turns.is_idle());
     }
 }

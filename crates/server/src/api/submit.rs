@@ -11,8 +11,8 @@ use outhaul_core::audit::AuditAct;
 use outhaul_core::id::JobId;
 use outhaul_core::job::{Job, JobStatus};
 use outhaul_core::store::{Redriven, Submitted};
-use serde_json::Value;
 
+use super::bodies::Bodies;
 use super::job_view::JobView;
 use super::problem::described::BadRequest;
 use super::problem::{FieldError, Problem, ProblemBody};
@@ -49,13 +49,14 @@ use crate::auth::{Act, Caller};
         (status = 415, description = "The body is not sent as JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "Somebody else's equal job has not ended, and the job type allows one at a time", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "The key was used for another request", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 429, description = "Too many requests, too many open chunks, or too many submissions of this caller at once; \
+        (status = 429, description = "Too many requests, too many open chunks, too many submissions or too many bytes of bodies of this caller at once; \
             `Retry-After` says when to come back. A job with more chunks than the caller may ever have open is 400", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 pub(super) async fn submit(
     State(state): State<AppState>,
     Extension(submissions): Extension<Submissions>,
+    Extension(bodies): Extension<Bodies>,
     caller: Caller,
     mut query: Query,
     headers: HeaderMap,
@@ -65,15 +66,19 @@ pub(super) async fn submit(
     let asker = access::asker(&state, &caller);
     let dry_run = query.take_flag("dryRun");
     let mut errors = query.into_errors();
-    let sent = body::read(&headers, sent, state.limits.max_body_bytes, state.limits.request_timeout).await?;
-    let Value::Object(mut members) = sent else {
-        errors.push(FieldError::new("", format!("must be an object, not {}", body::kind(&sent))));
+    let held = bodies.read(&caller, &headers, sent).await?;
+    // Before the body is looked at: those who wait hold what they sent and nothing that was made of it.
+    let turn = submissions.turn(caller.subject()).await?;
+    let (sent, _room) = held.parse()?;
+    let Some(mut members) = sent.object(&request::APART) else {
+        errors.push(body::no_object(&sent));
         return Err(Problem::invalid(errors));
     };
-    priority::hold(&caller, state.limits, &mut members, &mut errors);
+    drop(sent);
+    priority::hold(&caller, state.limits, &mut members.members, &mut errors);
     let required = state.idempotency_required;
     let (exports, registry) = (&state.exports, &state.registry);
-    let judged = request::judge(exports, registry, members, &headers, required, asker.identity, &mut errors);
+    let judged = request::judge(exports, registry, &members, &headers, required, asker.identity, &mut errors);
     if dry_run
         && errors.is_empty()
         && let Ok(Some(judged)) = &judged
@@ -91,9 +96,9 @@ pub(super) async fn submit(
     if dry_run {
         return Ok(Json(judged.foresee(&state).await?).into_response());
     }
+    drop(members);
     let job = judged.into_new_job(&state.storage, traceparent::read(&headers), &asker);
     let too_large = too_large(&asker, job.chunks.len());
-    let turn = submissions.turn(caller.subject()).await?;
     let submitted = state.store.job_submit(job).await?;
     drop(turn);
     // Only now, for a repeated request finds its job also where the quota has become smaller since.

@@ -109,8 +109,8 @@ impl Handler for Named {
         Err(Failed::Stopped)
     }
 
-    fn unique_key(&self, payload: &serde_json::Value) -> Option<String> {
-        (self.0 == "ONCE").then(|| payload.to_string())
+    fn unique_key(&self, payload: &outhaul_core::json::Json) -> Option<String> {
+        (self.0 == "ONCE").then(|| payload.as_str().to_owned())
     }
 }
 

@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use outhaul_core::duration;
+use outhaul_core::json::Json;
 use outhaul_core::trigger::{FireState, Trigger, TriggerFire, TriggerWait};
 use serde::Serialize;
 use serde_json::Value;
@@ -69,7 +70,7 @@ pub(super) struct TriggerView {
     pub within: Option<String>,
     /// The body of a `POST /jobs`, as it was written; null in lists.
     #[schema(required, value_type = Option<Object>)]
-    pub job: Option<Value>,
+    pub job: Option<Json>,
     /// The identity of the configuration that its job runs as; null: whoever owns all of its parents.
     #[schema(required, example = "nightly")]
     pub run_as: Option<String>,
@@ -107,8 +108,8 @@ impl TriggerView {
     }
 
     /// The whole of it.
-    pub(super) fn whole(mut trigger: Trigger, waiting: Vec<TriggerWait>, fired: Vec<TriggerFire>) -> Self {
-        let job = Some(trigger.spec.job.take());
+    pub(super) fn whole(trigger: Trigger, waiting: Vec<TriggerWait>, fired: Vec<TriggerFire>) -> Self {
+        let job = Some(trigger.spec.job.clone());
         Self { job, ..Self::listed(trigger, waiting, fired) }
     }
 }

@@ -1,15 +1,16 @@
 //! `/triggers`: jobs that are submitted when others have completed. Those of the configuration are shown
 //! here and changed there.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use axum::{Extension, Json};
 use outhaul_core::identity::ANONYMOUS;
 use outhaul_core::schedule::{Deleted, Origin, Put};
 use outhaul_core::trigger::{NewTrigger, Trigger, TriggerPut};
 
+use super::bodies::Bodies;
 use super::definitions::{gone, judge, read_only, stored};
 use super::page::{Cursors, PageView};
 use super::path::{NewName, TriggerPath, no_such_trigger};
@@ -43,11 +44,13 @@ pub(super) async fn put(
     caller: Caller,
     name: NewName,
     _: NoQuery,
+    Extension(bodies): Extension<Bodies>,
     headers: HeaderMap,
     sent: Body,
 ) -> Result<Response, Problem> {
     access::allow(&caller, Act::Operate)?;
-    let (name, (spec, owner)) = judge(&state, name, &headers, sent, read_trigger).await?;
+    let (sent, _room) = bodies.read(&caller, &headers, sent).await?.parse()?;
+    let (name, (spec, owner)) = judge(&state, name, &sent, read_trigger)?;
     let trigger = NewTrigger { name: name.clone(), spec, origin: Origin::Api, owner };
     let runs_as = if trigger.owner == ANONYMOUS { "the owner of its parents" } else { &trigger.owner };
     let what = format!("put trigger {name}, which runs as {runs_as}");

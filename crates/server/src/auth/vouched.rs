@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use outhaul::{ChunkContext, Failed, Handler, Outcome, Registry, StepSpec};
 use outhaul_core::file::{FileRecord, Leftover};
 use outhaul_core::id::Lease;
+use outhaul_core::json::Json;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use outhaul_core::store::Store;
-use serde_json::Value;
 
 use super::settings::AuthSettings;
 use super::vouch::Vouch;
@@ -95,7 +95,7 @@ impl Handler for Vouched {
         self.handler.steps()
     }
 
-    fn unique_key(&self, payload: &Value) -> Option<String> {
+    fn unique_key(&self, payload: &Json) -> Option<String> {
         self.handler.unique_key(payload)
     }
 }

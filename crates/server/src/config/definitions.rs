@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use outhaul::{PlanProblem, Planner, Submission, SubmitOptions};
 use outhaul_core::job::{EXPORT, NewJob};
+use outhaul_core::json::{Json, Object};
 use outhaul_core::trigger::term;
 use outhaul_core::{clock, duration};
 use serde_json::{Map, Number, Value};
@@ -25,8 +26,8 @@ pub struct Definition(Map<String, Value>);
 
 impl Definition {
     /// The body, by the API's names of its members.
-    pub fn body(&self) -> &Map<String, Value> {
-        &self.0
+    pub fn body(&self) -> Object {
+        Object::new(self.0.clone(), &["job"])
     }
 }
 
@@ -70,7 +71,7 @@ pub(super) fn schedules(
             .text("runAs", raw.run_as)
             .job(raw.job);
         let judge = Judge { planner: &AnyJob, min_interval, terms: &BTreeSet::new() };
-        let judged = read_schedule(schedule.body(), &judge, auth).map(drop);
+        let judged = read_schedule(&schedule.body(), &judge, auth).map(drop);
         report("schedules", &name, judged, reader.problems);
         schedules.insert(name, schedule);
     }
@@ -96,7 +97,7 @@ pub(super) fn triggers(
         let mut terms: BTreeSet<String> = after.into_iter().flatten().collect();
         terms.remove(&term(EXPORT, None));
         let judge = Judge { planner: &AnyJob, min_interval: Duration::ZERO, terms: &terms };
-        let judged = read_trigger(trigger.body(), &judge, auth).map(drop);
+        let judged = read_trigger(&trigger.body(), &judge, auth).map(drop);
         report("triggers", &name, judged, reader.problems);
         triggers.insert(name, trigger);
     }
@@ -107,9 +108,9 @@ pub(super) fn triggers(
 struct AnyJob;
 
 impl Planner for AnyJob {
-    fn plan(&self, _: &Value, _: &str) -> Result<NewJob, Vec<PlanProblem>> {
+    fn plan(&self, _: &Json, _: &str) -> Result<NewJob, Vec<PlanProblem>> {
         let (job_type, options) = ("ANY".to_owned(), SubmitOptions::default());
-        let submission = Submission { job_type, payload: Value::Null, options, unique_key: None };
+        let submission = Submission { job_type, payload: Json::null(), options, unique_key: None };
         Ok(submission.into_new_job(clock::now(), 0))
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use outhaul::PlanProblem;
 use outhaul_core::duration;
+use outhaul_core::json::{Json, Object};
 use serde_json::{Map, Value};
 
 use crate::api::json::{child, kind};
@@ -79,6 +80,17 @@ impl<'a> Members<'a> {
         self.read(name, read)
     }
 
+    /// The job, which must be there and is kept as text.
+    pub(super) fn job<'d>(&mut self, definition: &'d Object) -> Option<&'d Json> {
+        let job = definition.text("job");
+        match job {
+            None => self.wrong("/job", "is required"),
+            Some(job) if job.is_object() => return Some(job),
+            Some(job) => self.wrong("/job", format!("must be an object, not {}", job.kind())),
+        }
+        None
+    }
+
     /// What was read, if nothing is wrong.
     pub(super) fn finish<T>(self, read: Option<T>) -> Result<T, Vec<PlanProblem>> {
         match read {
@@ -91,11 +103,6 @@ impl<'a> Members<'a> {
 /// A value that must be text.
 pub(super) fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| format!("must be text, not {}", kind(value)))
-}
-
-/// A value that must be an object.
-pub(super) fn object(value: &Value) -> Result<&Value, String> {
-    if value.is_object() { Ok(value) } else { Err(format!("must be an object, not {}", kind(value))) }
 }
 
 /// A duration such as `90s`.

@@ -12,8 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outhaul::{PlanProblem, Planner};
-use outhaul_core::json;
-use serde_json::Value;
+use outhaul_core::json::{self, Json};
 
 pub use schedule::read_schedule;
 pub use trigger::read_trigger;
@@ -49,8 +48,8 @@ pub fn check_name(name: &str) -> Result<(), String> {
 }
 
 /// Why a job's template cannot be kept: what is stored must be read back as it was.
-fn check_json(job: &Value) -> Result<(), Vec<PlanProblem>> {
-    match json::problem(&job.to_string()) {
+fn check_json(job: &Json) -> Result<(), Vec<PlanProblem>> {
+    match json::problem(job.as_str()) {
         None => Ok(()),
         Some(message) => Err(vec![PlanProblem { pointer: String::new(), message }]),
     }

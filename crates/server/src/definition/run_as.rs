@@ -4,7 +4,8 @@
 use outhaul::PlanProblem;
 use outhaul_core::clock;
 use outhaul_core::identity::ANONYMOUS;
-use serde_json::{Map, Value};
+use outhaul_core::json::Object;
+use serde_json::Value;
 
 use super::members::text;
 use crate::auth::AuthSettings;
@@ -24,13 +25,13 @@ pub(super) enum Need {
 
 /// Reads who a definition runs as, and with `read` the rest of it. The owner is that of its jobs.
 pub(super) fn with_owner<T>(
-    members: &Map<String, Value>,
+    definition: &Object,
     auth: &AuthSettings,
     need: Need,
-    read: impl FnOnce(&Map<String, Value>, &str) -> Result<T, Vec<PlanProblem>>,
+    read: impl FnOnce(&Object, &str) -> Result<T, Vec<PlanProblem>>,
 ) -> Result<(T, String), Vec<PlanProblem>> {
-    let mut rest = members.clone();
-    let owner = match (rest.remove(NAME), rest.remove(SPELLED)) {
+    let mut rest = definition.clone();
+    let owner = match (rest.members.remove(NAME), rest.members.remove(SPELLED)) {
         (Some(_), Some(_)) => Err(format!("is there twice: `{SPELLED}` is another spelling of it")),
         (given, spelled) => owner(given.or(spelled).as_ref(), auth, need),
     };

@@ -4,11 +4,12 @@
 use chrono::{DateTime, Utc};
 use outhaul::PlanProblem;
 use outhaul::schedule::{Times, due, words};
+use outhaul_core::json::{Json, Object};
 use outhaul_core::schedule::{CatchUp, NextSlot, Overlap, ScheduleSpec};
 use outhaul_core::{clock, duration};
 use serde_json::{Map, Value};
 
-use super::members::{Members, object, span, text};
+use super::members::{Members, span, text};
 use super::run_as::Need;
 use super::{Judge, check_json, run_as};
 use crate::api::json::check_text;
@@ -34,19 +35,15 @@ const ANY_CRON: &str = "0 0 * * *";
 
 /// Reads what a schedule says and whose its jobs are, or everything that is wrong with it.
 pub fn read_schedule(
-    members: &Map<String, Value>,
+    definition: &Object,
     judge: &Judge<'_>,
     auth: &AuthSettings,
 ) -> Result<(ScheduleSpec, String), Vec<PlanProblem>> {
-    run_as::with_owner(members, auth, Need::Yes, |rest, owner| read(rest, judge, owner))
+    run_as::with_owner(definition, auth, Need::Yes, |rest, owner| read(rest, judge, owner))
 }
 
-fn read(
-    members: &Map<String, Value>,
-    judge: &Judge<'_>,
-    owner: &str,
-) -> Result<ScheduleSpec, Vec<PlanProblem>> {
-    let (members, twice) = in_one_spelling(members);
+fn read(definition: &Object, judge: &Judge<'_>, owner: &str) -> Result<ScheduleSpec, Vec<PlanProblem>> {
+    let (members, twice) = in_one_spelling(&definition.members);
     let mut members = Members::new(&members, &MEMBERS, &SHOWN);
     for (spelled, name) in twice {
         members.wrong(&format!("/{spelled}"), format!("is there twice: it is another spelling of `{name}`"));
@@ -61,7 +58,7 @@ fn read(
     });
     let catch_up_limit = members.read("catchUpLimit", limit);
     let jitter = members.read("jitter", span).unwrap_or_default();
-    let job = members.need("job", object);
+    let job = members.job(definition);
 
     let timezone = timezone.unwrap_or(DEFAULT_TIMEZONE);
     let times = match Times::parse(cron.unwrap_or(ANY_CRON), timezone) {
@@ -108,7 +105,9 @@ fn read(
             Ok(_) => {}
             Err(wrong) => members.wrong_below("/job", wrong),
         }
-        if overlap != Overlap::Allow && job.get("dependsOn").is_some() {
+        if overlap != Overlap::Allow
+            && job.object(&["payload", "items"]).is_some_and(|job| job.has("dependsOn"))
+        {
             let message = "cannot stand beside `overlap` other than `allow`: the job already waits for that of the slot before";
             members.wrong("/job/dependsOn", message);
         }
@@ -158,7 +157,7 @@ fn limit(value: &Value) -> Result<u32, String> {
 
 /// How many chunks the job of the next slot would have, or what is wrong with it.
 fn try_out(
-    job: &Value,
+    job: &Json,
     times: Option<Times>,
     judge: &Judge<'_>,
     owner: &str,

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use chrono::{TimeZone, Utc};
 use outhaul_core::identity::ANONYMOUS;
+use outhaul_core::json::Object;
 use outhaul_core::schedule::{CatchUp, Overlap, ScheduleSpec};
 use outhaul_core::trigger::TriggerSpec;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::api::tests::planner;
@@ -31,13 +32,16 @@ impl Bench {
     }
 
     fn schedule(&self, body: &Value) -> Result<ScheduleSpec, Vec<PlanProblem>> {
-        read_schedule(body.as_object().unwrap(), &self.judge(), &AuthSettings::default())
-            .map(|(spec, _)| spec)
+        read_schedule(&definition(&body), &self.judge(), &AuthSettings::default()).map(|(spec, _)| spec)
     }
 
     fn trigger(&self, body: &Value) -> Result<TriggerSpec, Vec<PlanProblem>> {
-        read_trigger(body.as_object().unwrap(), &self.judge(), &AuthSettings::default()).map(|(spec, _)| spec)
+        read_trigger(&definition(&body), &self.judge(), &AuthSettings::default()).map(|(spec, _)| spec)
     }
+}
+
+fn definition(body: &Value) -> Object {
+    Object::new(body.as_object().unwrap().clone(), &["job"])
 }
 
 fn pointers<T: std::fmt::Debug>(read: Result<T, Vec<PlanProblem>>) -> Vec<String> {
@@ -74,7 +78,7 @@ fn a_schedule_says_little_and_means_the_defaults() {
         ScheduleSpec {
             cron: "0 2 * * *".into(),
             timezone: "UTC".into(),
-            job: nightly()["job"].clone(),
+            job: nightly()["job"].clone().into(),
             overlap: Overlap::Skip,
             catch_up: CatchUp::Last,
             catch_up_limit: 100,
@@ -262,11 +266,11 @@ fn jobs_belong_to_whoever_a_definition_runs_as() {
     let closed = AuthSettings { mode: Mode::Jwt(Box::new(jwt)), ..open.clone() };
     let schedule = |auth: &AuthSettings, changes: Value| {
         let body = with(nightly(), changes);
-        read_schedule(body.as_object().unwrap(), &bench.judge(), auth).map(|(_, owner)| owner)
+        read_schedule(&definition(&body), &bench.judge(), auth).map(|(_, owner)| owner)
     };
     let trigger = |auth: &AuthSettings, changes: Value| {
         let body = with(mail(), changes);
-        read_trigger(body.as_object().unwrap(), &bench.judge(), auth).map(|(_, owner)| owner)
+        read_trigger(&definition(&body), &bench.judge(), auth).map(|(_, owner)| owner)
     };
     assert_eq!(pointers(schedule(&closed, json!({}))), ["/runAs"]);
     assert_eq!(pointers(schedule(&closed, json!({"job": 5}))), ["/job", "/runAs"], "all at once");

@@ -7,10 +7,11 @@ use outhaul::PlanProblem;
 use outhaul::trigger::words;
 use outhaul_core::duration;
 use outhaul_core::job::{EXPORT, NewJob};
+use outhaul_core::json::{Json, Object};
 use outhaul_core::trigger::{TriggerSpec, term};
 use serde_json::{Map, Value};
 
-use super::members::{Members, object, span, text};
+use super::members::{Members, span, text};
 use super::run_as::Need;
 use super::{Judge, check_json, run_as};
 use crate::api::json::{check_text, kind};
@@ -32,20 +33,17 @@ const MAX_KNOWN: usize = 50;
 
 /// Reads what a trigger says and whose its jobs are, or everything that is wrong with it.
 pub fn read_trigger(
-    members: &Map<String, Value>,
+    definition: &Object,
     judge: &Judge<'_>,
     auth: &AuthSettings,
 ) -> Result<(TriggerSpec, String), Vec<PlanProblem>> {
-    run_as::with_owner(members, auth, Need::No, |rest, owner| read(rest, judge, owner))
+    run_as::with_owner(definition, auth, Need::No, |rest, owner| read(rest, judge, owner))
 }
 
-fn read(
-    members: &Map<String, Value>,
-    judge: &Judge<'_>,
-    owner: &str,
-) -> Result<TriggerSpec, Vec<PlanProblem>> {
+fn read(definition: &Object, judge: &Judge<'_>, owner: &str) -> Result<TriggerSpec, Vec<PlanProblem>> {
     // An answer shows null where there is none, and may be sent back.
-    let given: Map<String, Value> = members
+    let given: Map<String, Value> = definition
+        .members
         .iter()
         .filter(|(name, value)| !(value.is_null() && ["match", "within"].contains(&name.as_str())))
         .map(|(name, value)| (name.clone(), value.clone()))
@@ -59,7 +57,7 @@ fn read(
         let message = "is required where `after` names several: the label whose value they must share";
         members.wrong("/match", message);
     }
-    let job = members.need("job", object);
+    let job = members.job(definition);
     let parents = after.as_ref().map_or(1, Vec::len).max(1);
     let planned = job.and_then(|job| try_out(job, parents, judge, owner, &mut members));
     let spec = match (after, job, planned) {
@@ -130,7 +128,7 @@ fn read_within(value: &Value) -> Result<Duration, String> {
 
 /// Makes the job with one sample after the other; the problems are those of the first.
 fn try_out(
-    job: &Value,
+    job: &Json,
     parents: usize,
     judge: &Judge<'_>,
     owner: &str,

@@ -27,7 +27,7 @@ pub(crate) fn judge(config: &Config, planner: &RequestPlanner) -> Result<Configu
     let (mut problems, now) = (Problems::default(), clock::now());
     let (mut schedules, mut triggers) = (Vec::new(), Vec::new());
     for (name, definition) in &config.schedules {
-        match read_schedule(definition.body(), &judge, &config.auth) {
+        match read_schedule(&definition.body(), &judge, &config.auth) {
             Ok((spec, owner)) => {
                 let next = next_slot(name, &spec, now);
                 schedules.push(NewSchedule { name: name.clone(), spec, origin: Origin::Config, owner, next });
@@ -36,7 +36,7 @@ pub(crate) fn judge(config: &Config, planner: &RequestPlanner) -> Result<Configu
         }
     }
     for (name, definition) in &config.triggers {
-        match read_trigger(definition.body(), &judge, &config.auth) {
+        match read_trigger(&definition.body(), &judge, &config.auth) {
             Ok((spec, owner)) => {
                 triggers.push(NewTrigger { name: name.clone(), spec, origin: Origin::Config, owner });
             }

@@ -8,6 +8,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use outhaul::{Cause, ChunkContext, Envelope, Failed, Handler, Outcome, StepSpec, queue_of};
 use outhaul_core::clock;
+use outhaul_core::json::Json;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::retry::RetryPolicy;
 use url::Url;
@@ -44,7 +45,7 @@ struct Step {
 /// What one attempt sends with every call.
 struct Attempt<'a> {
     context: &'a ChunkContext,
-    payload: String,
+    payload: Json,
     traceparent: Option<String>,
 }
 
@@ -136,7 +137,7 @@ impl HttpJob {
         Ok(answered)
     }
 
-    /// Results stand in the body as they came: parsing and printing them again could change them.
+    /// Payload and results stand in the body as they came: parsing and printing them again could change them.
     fn body(&self, attempt: &Attempt<'_>, step: &str, results: &[(String, String)]) -> String {
         let text = |text: &str| serde_json::to_string(text).expect("text is JSON");
         let chunk = attempt.context.chunk();
@@ -148,7 +149,7 @@ impl HttpJob {
             text(&self.job_type),
             text(step),
             chunk.attempt,
-            attempt.payload,
+            attempt.payload.as_str(),
             results.join(",")
         )
     }
@@ -201,8 +202,7 @@ impl Handler for HttpJob {
         // A newer process can read what this one cannot, so another attempt may help.
         let envelope = Envelope::from_params(&context.chunk().params)
             .map_err(|problem| Failed::Retryable(problem.into()))?;
-        let payload = serde_json::to_string(&envelope.payload).expect("a payload is JSON already");
-        let attempt = Attempt { context, payload, traceparent: envelope.traceparent };
+        let attempt = Attempt { context, payload: envelope.payload, traceparent: envelope.traceparent };
         // A call that is cut off here is made again with the same `Idempotency-Key`.
         tokio::select! {
             biased;

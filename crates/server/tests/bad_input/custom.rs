@@ -102,6 +102,14 @@ pub(super) async fn payloads_are_kept_as_they_are_and_told_to_nobody(kind: Kind)
         assert_eq!(send(other.to_owned(), Some("k")).await.0, 422, "{other}");
     }
 
+    // Digits that a 64-bit float does not have are digits all the same.
+    let (_, first) = send(r#"{"account": 123456789012345678901234567890}"#.to_owned(), Some("l")).await;
+    let again = send(r#"{"account":123456789012345678901234567890}"#.to_owned(), Some("l")).await;
+    assert_eq!((again.0, &again.1["jobId"]), (202, &first["jobId"]));
+    for other in [r#"{"account": 123456789012345678901234567891}"#, r#"{"account": 1.2345678901234568e29}"#] {
+        assert_eq!(send(other.to_owned(), Some("l")).await.0, 422, "{other}");
+    }
+
     for id in &ids {
         let job = client.wait_for(id, "FAILED").await;
         assert_eq!(

@@ -9,6 +9,7 @@ mod dead_letters;
 mod endpoint;
 mod faults;
 mod lock;
+mod memory;
 mod own_binary;
 mod poison;
 mod resubmission;

@@ -172,7 +172,7 @@ async fn put(connection: &mut PgConnection, schedule: &NewSchedule) -> StoreResu
         .bind(name)
         .bind(&spec.cron)
         .bind(&spec.timezone)
-        .bind(spec.job.to_string())
+        .bind(spec.job.as_str())
         .bind(spec.overlap.as_str())
         .bind(spec.catch_up.as_str())
         .bind(i32::try_from(spec.catch_up_limit).unwrap_or(i32::MAX))

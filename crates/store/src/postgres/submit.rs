@@ -241,8 +241,8 @@ impl Batch {
                     .collect::<Vec<_>>(),
             )
             .bind(jobs.iter().map(|job| job.unique_key.as_deref()).collect::<Vec<_>>())
-            .bind(jobs.iter().map(|job| job.request.to_string()).collect::<Vec<_>>())
-            .bind(jobs.iter().map(|job| job.params.to_string()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.request.as_str()).collect::<Vec<_>>())
+            .bind(jobs.iter().map(|job| job.params.as_str()).collect::<Vec<_>>())
             .bind(jobs.iter().map(|job| job.on_failure.as_str()).collect::<Vec<_>>())
             .bind(jobs.iter().map(|job| i16::from(job.priority)).collect::<Vec<_>>())
             .bind(jobs.iter().map(labels).collect::<Vec<_>>())

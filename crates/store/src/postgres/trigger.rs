@@ -196,7 +196,7 @@ async fn put(connection: &mut PgConnection, trigger: &NewTrigger) -> StoreResult
         .bind(&spec.after)
         .bind(&spec.match_label)
         .bind(spec.within.map(micros))
-        .bind(spec.job.to_string())
+        .bind(spec.job.as_str())
         .bind(&spec.produces)
         .bind(origin.as_str())
         .bind(owner)

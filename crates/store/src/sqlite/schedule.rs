@@ -135,7 +135,7 @@ async fn put_in(write: &mut Write, schedule: &NewSchedule) -> StoreResult<Put> {
     .bind(name)
     .bind(&spec.cron)
     .bind(&spec.timezone)
-    .bind(spec.job.to_string())
+    .bind(spec.job.as_str())
     .bind(spec.overlap.as_str())
     .bind(spec.catch_up.as_str())
     .bind(spec.catch_up_limit)

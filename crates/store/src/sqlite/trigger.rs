@@ -158,7 +158,7 @@ async fn put_in(write: &mut Write, there: &[Trigger], trigger: &NewTrigger) -> S
     .bind(json_list(&spec.after))
     .bind(&spec.match_label)
     .bind(spec.within.map(micros))
-    .bind(spec.job.to_string())
+    .bind(spec.job.as_str())
     .bind(&spec.produces)
     .bind(origin.as_str())
     .bind(owner)

@@ -222,8 +222,8 @@ pub(super) fn custom() -> NewJob {
         job_type: "SEND_EMAIL".to_owned(),
         dataset: None,
         base_path: None,
-        request: serde_json::json!({ "jobType": "SEND_EMAIL" }),
-        params: serde_json::json!({ "payload": { "to": "user@example.com" } }),
+        request: serde_json::json!({ "jobType": "SEND_EMAIL" }).into(),
+        params: serde_json::json!({ "payload": { "to": "user@example.com" } }).into(),
         chunks: vec![main],
         ..job(0)
     }

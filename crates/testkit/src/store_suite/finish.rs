@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use outhaul_core::id::{ChunkId, Lease};
 use outhaul_core::job::{JobStatus, NewJob};
+use outhaul_core::json::Json;
 use outhaul_core::state::{ChunkState, ChunkStatus, MAX_RETURNS};
 use outhaul_core::store::{Cancelled, JobFilter, Submitted};
 use outhaul_core::worker::{Failure, Finish};
@@ -64,12 +65,11 @@ pub(super) async fn a_result_is_kept_with_its_job(kit: Kit) {
     let new = keyed(custom(), "key", "hash");
     let (id, chunks) = bench.running_of(new.clone()).await;
     assert_eq!(bench.job(&id).await.result, None);
-    let text = r#"{"sent": ["a\u0000b", "ü", null], "n": 9007199254740993, "'": "\\ % ?1"}"#;
+    let text = r#"{"sent": ["a\u0000b", "ü", null], "n": [9007199254740993, 0.10, 123456789012345678901234567890], "'": "\\ % ?1"}"#;
     let finish = Finish { result: Some(text.to_owned()), ..plain(&chunks[0]) };
     assert_eq!(bench.store.chunks_finish(&[finish]).await.expect("chunks_finish").len(), 1);
-    let expected: serde_json::Value = serde_json::from_str(text).expect("JSON");
     let done = bench.job(&id).await;
-    assert_eq!((done.status, done.result.as_ref()), (JobStatus::Completed, Some(&expected)));
+    assert_eq!((done.status, done.result.as_ref()), (JobStatus::Completed, Json::stored(text).as_ref()));
     let again = bench.store.job_submit(NewJob { job_id: custom().job_id, ..new }).await.expect("job_submit");
     assert_eq!(again, Submitted::Existing(done), "whoever asks again gets it, too");
     let page =
@@ -81,11 +81,11 @@ pub(super) async fn a_result_is_kept_with_its_job(kit: Kit) {
         let finish = Finish { result, ..plain(&chunks[n]) };
         bench.store.chunks_finish(&[finish]).await.expect("chunks_finish");
     }
-    assert_eq!(bench.job(&id).await.result, Some(serde_json::json!([1])), "no result takes none away");
+    assert_eq!(bench.job(&id).await.result, Json::stored("[1]"), "no result takes none away");
     let (id, chunks) = bench.running_of(custom()).await;
     let finish = Finish { result: Some("null".to_owned()), ..plain(&chunks[0]) };
     bench.store.chunks_finish(&[finish]).await.expect("chunks_finish");
-    assert_eq!(bench.job(&id).await.result, Some(serde_json::Value::Null), "null is a result");
+    assert_eq!(bench.job(&id).await.result, Some(Json::null()), "null is a result");
 }
 
 pub(super) async fn a_lease_named_twice_counts_once(kit: Kit) {

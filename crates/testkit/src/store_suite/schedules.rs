@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeZone, Utc};
 use outhaul_core::id::JobId;
 use outhaul_core::job::NewJob;
+use outhaul_core::json::Json;
 use outhaul_core::schedule::{
     Advance, CatchUp, Deleted, NewSchedule, NextSlot, Origin, Overlap, Put, Schedule, ScheduleFire,
     ScheduleFired, ScheduleSpec, SlotOutcome, SlotPlan, SlotRow,
@@ -32,7 +33,7 @@ pub(super) fn new(name: &str) -> NewSchedule {
         spec: ScheduleSpec {
             cron: "* * * * *".to_owned(),
             timezone: "Europe/Berlin".to_owned(),
-            job: json!({ "dataset": "positions", "dates": ["{{slot - 1d}}"], "n": 1.5 }),
+            job: json!({ "dataset": "positions", "dates": ["{{slot - 1d}}"], "n": 1.5 }).into(),
             overlap: Overlap::Skip,
             catch_up: CatchUp::Last,
             catch_up_limit: 100,
@@ -139,7 +140,7 @@ pub(super) async fn a_schedule_is_stored_and_read_back(kit: Kit) {
     let other = NewSchedule {
         spec: ScheduleSpec {
             cron: "0 0 29 2 *".to_owned(),
-            job: json!("it's \"quoted\" \\ {{slot}} ü"),
+            job: json!("it's \"quoted\" \\ {{slot}} ü").into(),
             overlap: Overlap::Queue,
             catch_up: CatchUp::None,
             catch_up_limit: 1000,
@@ -160,7 +161,7 @@ pub(super) async fn a_schedule_is_stored_and_read_back(kit: Kit) {
 
     let all = bench.other.schedules_list().await.expect("schedules_list");
     let without = |mut schedule: Schedule| {
-        schedule.spec.job = serde_json::Value::Null;
+        schedule.spec.job = Json::null();
         schedule
     };
     assert_eq!(all, [found_other, third, found].map(without), "by name, without what they submit");
@@ -197,7 +198,7 @@ pub(super) async fn what_it_says_raises_the_version(kit: Kit) {
     // Each step differs from the one before it in one thing only.
     let mut given = NewSchedule { next: Some(next(9)), ..new("s") };
     for (what, change) in [
-        ("job", (|given| given.spec.job = json!({ "n": 2 })) as fn(&mut NewSchedule)),
+        ("job", (|given| given.spec.job = json!({ "n": 2 }).into()) as fn(&mut NewSchedule)),
         ("overlap", |given| given.spec.overlap = Overlap::Allow),
         ("catch_up", |given| given.spec.catch_up = CatchUp::All),
         ("catch_up_limit", |given| given.spec.catch_up_limit = 3),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use outhaul_core::clock;
 use outhaul_core::id::{ChunkId, JobId, Lease};
 use outhaul_core::job::NewJob;
+use outhaul_core::json::Json;
 use outhaul_core::step::MAX_RESULT_BYTES;
 use outhaul_core::store::{Redriven, Store};
 use outhaul_core::worker::Failure;
@@ -183,22 +184,25 @@ pub(super) async fn params_that_cannot_be_read_fail_alone(kit: Kit) {
     assert_eq!(bench.probe.execute(&sql).await, 1);
     let claimed = bench.claim(10).await;
     let params = |id: &JobId| claimed.iter().find(|chunk| chunk.job_id == *id).map(|chunk| &chunk.params);
-    assert_eq!(params(&broken), Some(&serde_json::Value::Null));
+    assert_eq!(params(&broken), Some(&Json::null()));
     assert_eq!(params(&sound), Some(&custom().params));
 }
 
 pub(super) async fn params_are_claimed_intact(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     for params in [
-        serde_json::json!({ "payload": { "a\0b": "x\0y", "": [null, "\u{feff}\u{10ffff}"] } }),
-        serde_json::json!({ "payload": [u64::MAX, i64::MIN, 0.1, 1e300, -0.0] }),
-        serde_json::json!(null),
-        serde_json::json!("text"),
-        serde_json::json!({ "payload": "ü".repeat(1_000_000) }),
+        r#"{ "payload": { "a\u0000b": "x\u0000y", "": [null, "\ufeff\udbff\udfff"] } }"#,
+        // More digits than any number of the databases has.
+        r#"{"payload":[18446744073709551615,-9223372036854775808,0.10,1E300,-0.0,1e-400]}"#,
+        r#"{"payload":{"z":123456789012345678901234567890,"a":0.1234567890123456789}}"#,
+        "null",
+        "\"text\"",
+        &format!(r#"{{"payload":"{}"}}"#, "ü".repeat(1_000_000)),
     ] {
+        let params = Json::parse(params).expect("JSON");
         bench.submit(NewJob { params: params.clone(), ..custom() }).await;
         let chunk = bench.claim_one().await;
-        assert!(chunk.params == params, "{:.300}", chunk.params.to_string());
+        assert!(chunk.params == params, "{:.300}", chunk.params.as_str());
         assert_eq!(bench.finish(&[chunk]).await, 1);
     }
 }

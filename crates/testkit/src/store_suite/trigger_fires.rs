@@ -130,7 +130,7 @@ pub(super) async fn what_is_due_does_not_outlive_what_was_asked_for(kit: Kit) {
     completes(&bench, "b", "1").await;
     judge(&bench).await;
     let mut turned = pair();
-    turned.spec.job = json!({ "jobType": "OTHER" });
+    turned.spec.job = json!({ "jobType": "OTHER" }).into();
     put(&bench, &turned).await;
     assert_eq!(bench.store.trigger_fires_due(10).await.expect("trigger_fires_due").len(), 1, "only its job");
     turned.spec.after.reverse();

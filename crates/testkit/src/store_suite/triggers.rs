@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use outhaul_core::id::JobId;
 use outhaul_core::job::{JobStatus, NewJob};
+use outhaul_core::json::Json;
 use outhaul_core::schedule::{Deleted, Origin, Put};
 use outhaul_core::store::Redriven;
 use outhaul_core::trigger::{
@@ -24,7 +25,7 @@ pub(super) fn new(name: &str, after: &[&str], produces: &str) -> NewTrigger {
             after: after.iter().map(|term| (*term).to_owned()).collect(),
             match_label: (after.len() > 1).then(|| "day".to_owned()),
             within: None,
-            job: json!({ "jobType": "SEND_EMAIL", "payload": { "of": "{{label.day}}" } }),
+            job: json!({ "jobType": "SEND_EMAIL", "payload": { "of": "{{label.day}}" } }).into(),
             produces: produces.to_owned(),
         },
         origin: Origin::Api,
@@ -120,7 +121,7 @@ pub(super) async fn a_trigger_is_stored_and_read_back(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     let mut given = pair();
     given.spec.within = Some(Duration::from_micros(86_400_000_001));
-    given.spec.job = json!({ "payload": "it's \"quoted\" \\ ü {{parents.0.jobId}}" });
+    given.spec.job = json!({ "payload": "it's \"quoted\" \\ ü {{parents.0.jobId}}" }).into();
     let found = stored(&bench, &given).await;
     assert_eq!((&found.name, &found.spec, &found.owner), (&given.name, &given.spec, &given.owner));
     assert_eq!((found.origin, found.created_at), (Origin::Api, found.updated_at));
@@ -128,7 +129,7 @@ pub(super) async fn a_trigger_is_stored_and_read_back(kit: Kit) {
     assert_eq!((single.spec.match_label.as_deref(), single.spec.within), (None, None));
     let all = bench.other.triggers_list().await.expect("triggers_list");
     let without = |mut trigger: Trigger| {
-        trigger.spec.job = serde_json::Value::Null;
+        trigger.spec.job = Json::null();
         trigger
     };
     assert_eq!(all, [single, found.clone()].map(without), "by name, without what they submit");
@@ -140,7 +141,7 @@ pub(super) async fn a_trigger_is_stored_and_read_back(kit: Kit) {
         ("after", (|new| new.spec.after.reverse()) as fn(&mut NewTrigger)),
         ("match", |new| new.spec.match_label = Some("date".to_owned())),
         ("within", |new| new.spec.within = None),
-        ("job", |new| new.spec.job = json!({})),
+        ("job", |new| new.spec.job = json!({}).into()),
         ("produces", |new| new.spec.produces = "job:OTHER".to_owned()),
         ("owner", |new| new.owner = "ops".to_owned()),
     ] {

@@ -232,7 +232,10 @@ pub(super) async fn a_batch_is_stored_whole_or_not_at_all(kit: Kit) {
 pub(super) async fn a_thousand_jobs_are_one_batch(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     let batch: Vec<NewJob> = (0..1000)
-        .map(|n| NewJob { params: serde_json::json!({ "n": n }), ..keyed(custom(), &format!("{n}"), "hash") })
+        .map(|n| NewJob {
+            params: serde_json::json!({ "n": n }).into(),
+            ..keyed(custom(), &format!("{n}"), "hash")
+        })
         .collect();
     let ids: Vec<_> = batch.iter().map(|new| new.job_id.clone()).collect();
     let answers = bench.store.jobs_submit(batch.clone()).await.expect("jobs_submit");
@@ -249,7 +252,7 @@ pub(super) async fn a_thousand_jobs_are_one_batch(kit: Kit) {
     let claimed = bench.claim(2000).await;
     assert_eq!(claimed.len(), 1000);
     for chunk in &claimed {
-        let n = chunk.params["n"].as_u64().expect("each has its own") as usize;
+        let n = chunk.params.value()["n"].as_u64().expect("each has its own") as usize;
         assert_eq!(chunk.job_id, ids[n], "chunks belong to their own job");
     }
     assert_eq!(bench.finish(&claimed).await, 1000);

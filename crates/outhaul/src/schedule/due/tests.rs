@@ -1,9 +1,9 @@
 //! What runs, what is missed and what comes next: by examples, and against a model that goes through all
 //! slots one by one.
 
+use outhaul_core::json::Json;
 use outhaul_core::schedule::Overlap;
 use proptest::prelude::*;
-use serde_json::Value;
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn spec(cron: &str, catch_up: CatchUp, limit: u32, jitter: Duration) -> Schedule
     ScheduleSpec {
         cron: cron.to_owned(),
         timezone: "Europe/Berlin".to_owned(),
-        job: Value::Null,
+        job: Json::null(),
         overlap: Overlap::Skip,
         catch_up,
         catch_up_limit: limit,

@@ -23,7 +23,7 @@ fn hourly(name: &str, catch_up: CatchUp, overlap: Overlap) -> NewSchedule {
     let spec = ScheduleSpec {
         cron: "0 * * * *".to_owned(),
         timezone: "Europe/Berlin".to_owned(),
-        job: json!({"jobType": "TOUCH", "labels": {"at": "{{slot - 1d | yyyy-MM-dd}} {{slot | HH}}"}}),
+        job: json!({"jobType": "TOUCH", "labels": {"at": "{{slot - 1d | yyyy-MM-dd}} {{slot | HH}}"}}).into(),
         overlap,
         catch_up,
         catch_up_limit: 100,
@@ -124,7 +124,7 @@ async fn what_nobody_can_read_is_refused_once_and_does_not_stop_the_others() {
     broken.spec.cron = "61 * * * *".to_owned();
     broken.spec.timezone = "Nowhere".to_owned();
     let mut unknown = hourly("unknown-word", CatchUp::Last, Overlap::Skip);
-    unknown.spec.job = json!({"jobType": "TOUCH", "payload": "{{tomorrow}}"});
+    unknown.spec.job = json!({"jobType": "TOUCH", "payload": "{{tomorrow}}"}).into();
     for schedule in [&broken, &unknown, &hourly("sound", CatchUp::Last, Overlap::Skip)] {
         store.schedule_put(schedule).await.unwrap();
     }
@@ -148,7 +148,7 @@ async fn an_error_of_the_store_with_one_does_not_stop_the_others() {
     let store = temporary.store();
     let (scheduler, _, delivery) = scheduler(&store, TestPlanner::default());
     let mut broken = hourly("broken", CatchUp::Last, Overlap::Skip);
-    broken.spec.job = json!({"jobType": "TOUCH", "broken": true});
+    broken.spec.job = json!({"jobType": "TOUCH", "broken": true}).into();
     store.schedule_put(&broken).await.unwrap();
     store.schedule_put(&hourly("sound", CatchUp::Last, Overlap::Skip)).await.unwrap();
     let error = scheduler.round(Some(utc("2026-01-01T01:00:00"))).await.unwrap_err();

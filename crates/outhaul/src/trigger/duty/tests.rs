@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use outhaul_core::identity::Identity;
+use outhaul_core::json::Json;
 use outhaul_core::schedule::{Origin, Put};
 use outhaul_core::trigger::{NewTrigger, TriggerPut, TriggerSpec};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use crate::planner::fixture::{CHILD, TestDelivery, TestPlanner, complete_all, jobs, store};
@@ -18,7 +19,7 @@ async fn put(store: &Arc<dyn Store>, job: &str) {
         after: vec!["job:TOUCH".to_owned()],
         match_label: Some("date".to_owned()),
         within: None,
-        job: serde_json::from_str(job).unwrap(),
+        job: Json::parse(job).unwrap(),
         produces: format!("job:{CHILD}"),
     };
     let trigger =
@@ -27,7 +28,7 @@ async fn put(store: &Arc<dyn Store>, job: &str) {
 }
 
 async fn parent(store: &Arc<dyn Store>, owner: &str) -> Job {
-    let body: Value = json!({"jobType": "TOUCH", "labels": {"date": "20250215"}});
+    let body = json!({"jobType": "TOUCH", "labels": {"date": "20250215"}}).into();
     let job = TestPlanner::default().plan(&body, owner).unwrap();
     let id = job.job_id.clone();
     store.job_submit(job).await.unwrap();
@@ -116,7 +117,7 @@ async fn an_error_of_the_store_with_one_does_not_stop_the_others() {
     let store = temporary.store();
     put(&store, BODY).await;
     let mut broken = store.trigger_get("after").await.unwrap().unwrap().spec;
-    broken.job = json!({"jobType": CHILD, "broken": true});
+    broken.job = json!({"jobType": CHILD, "broken": true}).into();
     let broken = NewTrigger {
         name: "a-broken".to_owned(),
         spec: broken,

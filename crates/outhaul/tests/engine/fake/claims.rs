@@ -9,7 +9,7 @@ use outhaul::core::clock;
 use outhaul::core::id::{ChunkId, JobId, Lease};
 use outhaul::core::state::{self, ChunkState, Event};
 use outhaul::core::worker::{ClaimedChunk, Want};
-use serde_json::Value;
+use outhaul_core::json::Json;
 
 use super::rows::{Row, Rows};
 
@@ -41,7 +41,7 @@ impl Row {
             job_type: self.job_type.clone(),
             dataset: None,
             owner: "anonymous".to_owned(),
-            params: Value::Null,
+            params: Json::null(),
             chunk_key: self.key.clone(),
             key: None,
             effective_date: None,

@@ -38,7 +38,7 @@ async fn a_key_finds_its_job_and_refuses_another() {
 
     // As the HTTP API submits it, with the members in another order.
     let options = SubmitOptions { idempotency_key: Some("k".to_owned()), ..SubmitOptions::default() };
-    let payload = json!({"note": null, "act": "end"});
+    let payload = json!({"note": null, "act": "end"}).into();
     let submission = Submission { job_type: "PLAY".to_owned(), payload, options, unique_key: None };
     let submitted = stage.store.job_submit(submission.into_new_job(clock::now(), 1)).await.unwrap();
     let outhaul::core::store::Submitted::Existing(job) = submitted else { panic!("{submitted:?}") };
@@ -163,7 +163,7 @@ async fn what_is_unique_is_the_same_over_http() {
     let registry = Registry::new().job::<Sync>().job::<Rebuild>().job::<Play>();
     let first = stage.client.enqueue(Rebuild { index: "a".to_owned(), deep: false }).await.unwrap();
     // The default left out, as a client of the API may.
-    let payload = json!({"index": "a"});
+    let payload = json!({"index": "a"}).into();
     let unique_key = registry.get("REBUILD").unwrap().unique_key(&payload);
     let options = SubmitOptions::default();
     let submission = Submission { job_type: "REBUILD".to_owned(), payload, options, unique_key };
@@ -183,7 +183,7 @@ async fn many_are_stored_at_once_in_their_order() {
     let engine = stage.engine(stage.registry(), 8).await;
     for (n, id) in ids.iter().enumerate() {
         let job = stage.ended(&id.job_id).await;
-        assert_eq!(job.result, Some(json!(format!("{n:03}"))));
+        assert_eq!(job.result, Some(json!(format!("{n:03}")).into()));
     }
     engine.stop().await;
     let mut events = stage.seen.events();

@@ -20,7 +20,7 @@ async fn a_retry_goes_on_at_the_step_that_failed() {
     let expected = ["one", "two in attempt 1", "two in attempt 2", "two in attempt 3", "three"];
     assert_eq!(stage.seen.events(), expected);
     let result = json!({"one": 1, "key": format!("{}/two", job.job_id)});
-    assert_eq!(job.result, Some(result), "also what was taken from the record");
+    assert_eq!(job.result, Some(result.into()), "also what was taken from the record");
     let steps = stage.store.steps_list(&job.job_id).await.unwrap();
     assert_eq!(steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>(), ["one", "two", "three"]);
 }
@@ -108,7 +108,7 @@ async fn who_lost_the_lease_records_nothing_and_the_next_owner_goes_on() {
 async fn a_sleep_holds_no_worker_is_not_counted_and_is_slept_once() {
     let stage = Stage::new().await;
     let job = stage.perform("nap").await;
-    assert_eq!((job.status, job.result), (JobStatus::Completed, Some(json!(1))), "still attempt 1");
+    assert_eq!((job.status, job.result), (JobStatus::Completed, Some(json!(1).into())), "still attempt 1");
     assert_eq!(stage.seen.events(), ["before", "awake", "after"]);
 }
 
@@ -183,7 +183,7 @@ async fn a_payload_that_does_not_fit_is_fatal_at_once_without_its_value() {
     let engine = stage.engine(stage.registry(), 4).await;
     let submission = Submission {
         job_type: "PLAY".to_owned(),
-        payload: json!({"act": 7777}),
+        payload: json!({"act": 7777}).into(),
         options: SubmitOptions::default(),
         unique_key: None,
     };
@@ -210,7 +210,7 @@ async fn a_job_submits_others() {
     let id = stage.client.enqueue(play("child")).await.unwrap().job_id;
     let job = stage.ended(&id).await;
     assert_eq!(job.status, JobStatus::Completed);
-    let child = outhaul::core::id::JobId::parse(job.result.unwrap().as_str().unwrap()).unwrap();
+    let child = outhaul::core::id::JobId::parse(&job.result.unwrap().read::<String>().unwrap()).unwrap();
     assert_eq!(stage.ended(&child).await.status, JobStatus::Completed);
     engine.stop().await;
 }

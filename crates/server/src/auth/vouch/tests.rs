@@ -13,6 +13,7 @@ use outhaul_core::audit::AuditFilter;
 use outhaul_core::clock;
 use outhaul_core::id::{ChunkId, Lease, QueueId};
 use outhaul_core::job::{NewChunk, NewJob, OnFailure, OnParentFailure};
+use outhaul_core::json::Json;
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::secret::Secret;
 use serde_json::{Value, json};
@@ -93,8 +94,8 @@ impl Works {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         let job_id = JobId::new(clock::now(), NEXT.fetch_add(1, Ordering::Relaxed));
         let params = match &identity {
-            Some(identity) if job_type == EXPORT => json!({"identity": identity, "scope": "s"}),
-            _ => json!({"v": 1, "payload": {"identity": "of somebody else"}}),
+            Some(identity) if job_type == EXPORT => Json::from(json!({"identity": identity, "scope": "s"})),
+            _ => json!({"v": 1, "payload": {"identity": "of somebody else"}}).into(),
         };
         let chunk = NewChunk { chunk_key: "main".into(), queue: "q".into(), key: None, effective_date: None };
         let job = NewJob {
@@ -104,7 +105,7 @@ impl Works {
             owner: owner.to_owned(),
             idempotency: None,
             unique_key: None,
-            request: json!({}),
+            request: json!({}).into(),
             params: params.clone(),
             priority: 5,
             on_failure: OnFailure::default(),

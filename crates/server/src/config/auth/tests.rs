@@ -431,8 +431,8 @@ fn what_needs_no_token_runs_as_somebody_with_a_name() {
     let with = jwt(&format!("keep = [\"county\"]\n{named}"));
     let run_as = rules("run_as = \"nightly\"");
     let config = load(&format!("{with}\n{run_as}")).unwrap();
-    assert_eq!(config.schedules["a"].body()["runAs"], "nightly");
-    assert_eq!(config.triggers["b"].body()["runAs"], "nightly");
+    assert_eq!(config.schedules["a"].body().members["runAs"], "nightly");
+    assert_eq!(config.triggers["b"].body().members["runAs"], "nightly");
     assert_eq!(paths(&format!("{with}\n{}", rules(""))), [places[0]], "a schedule needs it with tokens");
     let typo = format!("{with}\n{}", rules("run_as = \"nigtly\""));
     assert_eq!(problems(&typo)[0], "schedules.a.run_as: is no identity; there are: nightly");

@@ -46,12 +46,12 @@ fn a_section_is_the_body_that_a_client_would_put() {
             "items": [{ "key": "ABC", "effectiveDates": ["{{slot - 1d}}"] }]
         }
     });
-    assert_eq!(Value::Object(config.schedules["nightly"].body().clone()), schedule);
+    assert_eq!(Value::Object(config.schedules["nightly"].0.clone()), schedule);
     let trigger = json!({
         "after": ["dataset:positions", "dataset:rates"], "match": "businessDate", "within": "24h",
         "job": { "jobType": "PAYROLL", "payload": { "day": "{{label.businessDate}}", "rate": 1.5, "dry": false } }
     });
-    assert_eq!(Value::Object(config.triggers["payroll"].body().clone()), trigger);
+    assert_eq!(Value::Object(config.triggers["payroll"].0.clone()), trigger);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_environment_goes_over_a_section() {
         ("OUTHAUL__TRIGGERS__PAYROLL__AFTER", "dataset:positions, job:RATES"),
     ];
     let config = load(GOOD, variables).unwrap();
-    let (schedule, trigger) = (config.schedules["nightly"].body(), config.triggers["payroll"].body());
+    let (schedule, trigger) = (&config.schedules["nightly"].0, &config.triggers["payroll"].0);
     assert_eq!((&schedule["cron"], &schedule["jitter"]), (&json!("30 3 * * *"), &json!("0s")));
     assert_eq!(schedule["job"]["priority"], 9);
     assert_eq!(trigger["after"], json!(["dataset:positions", "job:RATES"]));

@@ -59,7 +59,7 @@ impl Bench {
         let worker = NewWorker { host: "test".into(), roles: "worker".into(), concurrency: 1 };
         let worker = store.worker_register(&worker).await.unwrap();
         let options = SubmitOptions { traceparent: Some(TRACE.to_owned()), ..SubmitOptions::default() };
-        let payload = json!({ "to": "user@example.com" });
+        let payload = json!({ "to": "user@example.com" }).into();
         let submission = Submission { job_type: "MAIL".into(), payload, options, unique_key: None };
         store.job_submit(submission.into_new_job(clock::now(), 1)).await.unwrap();
         Self { job, store, worker, receiver, _folder: folder }
@@ -358,5 +358,5 @@ async fn what_the_handler_says_of_itself() {
     assert_eq!((queue.name.as_str(), queue.max_concurrent), ("job:MAIL", Some(3)));
     assert_eq!(job.retry(None).max_attempts, 4);
     assert_eq!(job.timeout(None), Some(Duration::from_secs(120)));
-    assert_eq!(job.unique_key(&Value::Null), None);
+    assert_eq!(job.unique_key(&outhaul_core::json::Json::null()), None);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outhaul_core::file::{FileBegin, FileBegun, FileOutcome, PublishedFile};
+use outhaul_core::file::{FileBegin, FileBegun, FileOutcome, FilePlace, PublishedFile};
 use outhaul_core::job::{NewJob, OnFailure};
 use outhaul_core::reuse::Reuse;
 use outhaul_core::state::ChunkState;
@@ -66,7 +66,9 @@ pub(super) async fn hostile_text_is_stored_and_read_back(kit: Kit) {
         assert_eq!(claimed[0].chunk_key, new.chunks[0].chunk_key, "{n}");
         let mut who = identity(&format!("{short}1"));
         (who.dataset, who.scope, who.variant) = (short.clone(), short.clone(), short.clone());
-        let wish = FileBegin { identity: who.clone(), ..begin(&claimed[0], "", Reuse::Any) };
+        // A base path belongs to one dataset.
+        let place = FilePlace { base_path: format!("{short}/"), path: text.clone() };
+        let wish = FileBegin { identity: who.clone(), place, ..begin(&claimed[0], "", Reuse::Any) };
         assert!(
             matches!(bench.store.file_begin(&wish).await.expect("file_begin"), FileBegun::Write(_)),
             "{n}"

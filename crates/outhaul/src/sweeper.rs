@@ -35,13 +35,15 @@ impl Sweeper {
 
     /// Removes what attempts staged that have ended: their processes were killed, or threads of theirs
     /// went on. First the look, then the question who runs: an attempt runs before it stages anything, and
-    /// one that has ended never runs again.
-    async fn remove_staged(&self) -> StoreResult<()> {
+    /// one that has ended never runs again. Returns whether all of it is gone.
+    async fn remove_staged(&self) -> StoreResult<bool> {
+        let mut all = true;
         for handler in self.registry.handlers() {
             let staged = match handler.staged_attempts().await {
                 Ok(staged) => staged,
                 Err(error) => {
                     warn!(%error, "cannot look for staged files: {error}");
+                    all = false;
                     continue;
                 }
             };
@@ -56,10 +58,13 @@ impl Sweeper {
             match handler.remove_staged(ended).await {
                 Ok(0) => {}
                 Ok(removed) => info!(removed, "removed {removed} staged files of attempts that ended"),
-                Err(error) => warn!(%error, "cannot remove staged files of attempts that ended: {error}"),
+                Err(error) => {
+                    warn!(%error, "cannot remove staged files of attempts that ended: {error}");
+                    all = false;
+                }
             }
         }
-        Ok(())
+        Ok(all)
     }
 
     async fn is_published(&self, record: &FileRecord) -> Result<bool, String> {
@@ -91,8 +96,12 @@ impl Duty for Sweeper {
     }
 
     async fn run_once(&self) -> StoreResult<Next> {
-        self.remove_staged().await?;
         let leftovers = self.store.files_leftover(BATCH).await?;
+        // After the list: its writers have ended, so that whatever they staged is gone before anybody looks at
+        // what they published.
+        if !self.remove_staged().await? {
+            return Ok(Next::Later);
+        }
         let mut removed = 0;
         for unfinished in &leftovers {
             let leftover = &unfinished.leftover;
@@ -129,7 +138,12 @@ mod tests {
     use crate::{ChunkContext, Failed, Handler, Outcome};
 
     /// Has staged something for each of these attempts.
-    struct Stager(Arc<Mutex<HashSet<Lease>>>);
+    #[derive(Clone, Default)]
+    struct Stager {
+        staged: Arc<Mutex<HashSet<Lease>>>,
+        /// Whether the storage refuses to remove anything.
+        stuck: bool,
+    }
 
     #[async_trait]
     impl Handler for Stager {
@@ -158,11 +172,14 @@ mod tests {
         }
 
         async fn staged_attempts(&self) -> Result<HashSet<Lease>, String> {
-            Ok(self.0.lock().unwrap().clone())
+            Ok(self.staged.lock().unwrap().clone())
         }
 
         async fn remove_staged(&self, ended: HashSet<Lease>) -> Result<u64, String> {
-            self.0.lock().unwrap().retain(|lease| !ended.contains(lease));
+            if self.stuck {
+                return Err("the disk is away".to_owned());
+            }
+            self.staged.lock().unwrap().retain(|lease| !ended.contains(lease));
             Ok(ended.len() as u64)
         }
     }
@@ -172,10 +189,14 @@ mod tests {
         let temporary = TempStore::open().await.unwrap();
         let staged: HashSet<Lease> =
             (1..=2500).map(|chunk| Lease { chunk: ChunkId(chunk), fence: 1 }).collect();
-        let staged = Arc::new(Mutex::new(staged));
-        let registry = Registry::new().with(Stager(staged.clone()));
-        let sweeper = Sweeper { store: temporary.store(), registry };
-        sweeper.run_once().await.unwrap();
-        assert_eq!(staged.lock().unwrap().len(), 0, "none of them runs");
+        let mut stager = Stager { staged: Arc::new(Mutex::new(staged)), stuck: true };
+        let sweeper = |stager: &Stager| Sweeper {
+            store: temporary.store(),
+            registry: Registry::new().with(stager.clone()),
+        };
+        assert!(!sweeper(&stager).remove_staged().await.unwrap(), "nothing may be settled yet");
+        stager.stuck = false;
+        sweeper(&stager).run_once().await.unwrap();
+        assert_eq!(stager.staged.lock().unwrap().len(), 0, "none of them runs");
     }
 }

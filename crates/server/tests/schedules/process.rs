@@ -17,6 +17,7 @@ use outhaul::{PlanProblem, Planner, Submission, SubmitOptions};
 use outhaul_core::clock;
 use outhaul_core::delivery::Delivery;
 use outhaul_core::job::NewJob;
+use outhaul_core::json::Json;
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{Store, StoreSettings};
 use outhaul_store::{OpenOptions, open};
@@ -115,10 +116,11 @@ async fn schedule(database: &str, folder: &Path) {
 struct Ticks;
 
 impl Planner for Ticks {
-    fn plan(&self, body: &Value, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
+    fn plan(&self, body: &Json, owner: &str) -> Result<NewJob, Vec<PlanProblem>> {
+        let body: Value = body.read().expect("a body");
         let labels = serde_json::from_value(body["labels"].clone()).expect("labels");
         let options = SubmitOptions { owner: owner.to_owned(), labels, ..SubmitOptions::default() };
-        let payload = body["payload"].clone();
+        let payload = body["payload"].clone().into();
         let submission = Submission { job_type: JOB_TYPE.to_owned(), payload, options, unique_key: None };
         Ok(submission.into_new_job(clock::now(), rand::random()))
     }

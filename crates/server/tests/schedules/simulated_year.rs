@@ -74,7 +74,8 @@ async fn make(store: &dyn Store, plans: &[Plan]) {
         let spec = ScheduleSpec {
             cron: plan.cron.to_owned(),
             timezone: plan.zone.name().to_owned(),
-            job: json!({ "payload": {}, "labels": { "schedule": plan.name, "slot": "{{slot | iso}}" } }),
+            job: json!({ "payload": {}, "labels": { "schedule": plan.name, "slot": "{{slot | iso}}" } })
+                .into(),
             overlap: Overlap::Allow,
             catch_up: plan.catch_up,
             catch_up_limit: u32::try_from(plan.limit).expect("small"),

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use outhaul_export::settings::{FileAccess, StorageSettings, StorageTarget};
-use outhaul_export::storage::{Storage, StorageError};
+use outhaul_export::storage::{Link, Storage, StorageError};
 use storage_suite::{Ground, LARGE, Owner, SMALL, content, first, lease, publish, read, record, write};
 use tempfile::TempDir;
 
@@ -189,10 +189,8 @@ async fn people_see_urls_and_the_machine_paths() {
     assert_eq!(ground.storage.local_path("exports/a.csv"), Some(ground.files().join("exports/a.csv")));
     assert_eq!(ground.storage.local_path("../a.csv"), None);
     assert_eq!(ground.storage.local_path(".staging/1.1"), None);
-    assert_eq!(
-        ground.storage.presign("exports/a.csv", std::time::Duration::from_secs(1)).await.unwrap(),
-        None
-    );
+    let link = ground.storage.link("exports/a.csv", 1, None, std::time::Duration::from_secs(1)).await;
+    assert_eq!(link.unwrap(), Link::Local);
     ground.storage.check().await.unwrap();
     assert_eq!(ground.unfinished().await, 0);
 }

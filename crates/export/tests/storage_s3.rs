@@ -15,14 +15,16 @@ use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::{ObjectStore as _, ObjectStoreExt as _};
 use outhaul::Failed;
-use outhaul_core::file::Upload;
+use outhaul_core::file::{Leftover, Upload, WriteGrant};
 use outhaul_core::secret::Secret;
 use outhaul_export::settings::{FileAccess, StorageSettings, StorageTarget};
-use outhaul_export::storage::{Publisher, Storage, StorageError};
+use outhaul_export::storage::{Link, Published, Publisher, Storage, StorageError};
 use outhaul_testkit::servers::{S3Settings, s3, unique_prefix};
+use sha2::{Digest as _, Sha256};
 use storage_suite::{Ground, LARGE, Owner, SMALL, content, first, lease, over, publish, read, record, write};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use url::Url;
 
 const SMALL_LIMIT: usize = 8 * 1024 * 1024;
 
@@ -312,11 +314,112 @@ async fn people_get_urls_that_work() {
 
     let path = "exports/2025/02/15/a%20b%2F😀_20250215.csv";
     let bytes = content(1, SMALL);
-    publish(storage, &Owner::default(), lease(1, 1), path, &first(), &bytes).await.unwrap();
-    let url = storage.presign(path, Duration::from_secs(60 * 60)).await.unwrap().unwrap();
+    let published = publish(storage, &Owner::default(), lease(1, 1), path, &first(), &bytes).await.unwrap();
+    let Link::Url(url) = link(storage, &published).await else { panic!("a bucket has links") };
     assert!(url.query().unwrap().contains("X-Amz-Expires=900"), "15 minutes at most");
+    assert!(followed(&url) == bytes);
+    let other = Published { etag: Some("\"other\"".into()), ..published.clone() };
+    assert_eq!(link(storage, &other).await, Link::Differs);
+    ground.delete_raw(path).await;
+    assert_eq!(link(storage, &published).await, Link::Missing);
+}
+
+async fn link(storage: &Storage, published: &Published) -> Link {
+    let Published { path, bytes, etag, .. } = published;
+    storage.link(path, *bytes, etag.as_deref(), Duration::from_secs(60 * 60)).await.unwrap()
+}
+
+/// What a URL leads to.
+fn followed(url: &Url) -> Vec<u8> {
     let got = Command::new("curl").args(["-sS", "--fail", "--noproxy", "*", url.as_str()]).output().unwrap();
-    assert!(got.stdout == bytes, "{}", String::from_utf8_lossy(&got.stderr));
+    assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
+    got.stdout
+}
+
+/// Makes sure of a bucket that keeps versions. All runs share it: the test server has room for few buckets.
+fn versioned_bucket() -> S3Settings {
+    let server = S3Settings { bucket: format!("{}-versions", s3().bucket), ..s3() };
+    let S3Settings { endpoint, access_key_id, secret_access_key, bucket } = &server;
+    let enable = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    for (rest, body) in [("", ""), ("?versioning=", enable)] {
+        let sum: String = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let made = Command::new("curl")
+            .args(["-sS", "--fail-with-body", "--noproxy", "*", "-X", "PUT", "-d", body, "-H"])
+            .arg(format!("x-amz-content-sha256: {sum}"))
+            .args(["--aws-sigv4", "aws:amz:us-east-1:s3", "-u"])
+            .args([&format!("{access_key_id}:{secret_access_key}"), &format!("{endpoint}/{bucket}{rest}")])
+            .output()
+            .expect("curl");
+        let said = String::from_utf8_lossy(&made.stdout);
+        assert!(made.status.success() || said.contains("BucketAlready"), "{said}");
+    }
+    server
+}
+
+#[tokio::test]
+async fn a_link_leads_to_the_version_that_was_looked_at() {
+    let (server, prefix) = (versioned_bucket(), unique_prefix());
+    let storage = Storage::open(&settings(&server, &prefix)).unwrap().claim("s3tests", &[]).unwrap();
+    let (path, old, new) = ("exports/a.csv", content(1, SMALL), content(2, SMALL));
+    let published = publish(&storage, &Owner::default(), lease(1, 1), path, &first(), &old).await.unwrap();
+    let Link::Url(url) = link(&storage, &published).await else { panic!("a bucket has links") };
+    let grant = over(&record(&published));
+    publish(&storage, &Owner::default(), lease(1, 2), path, &grant, &new).await.unwrap();
+    assert!(followed(&url) == old, "a newer generation came before the link was followed");
+    assert_eq!(read(&storage, path).await.unwrap(), new);
+}
+
+/// A bucket in front of which the late PUT of a dead writer arrives right after the first PUT that it answers.
+async fn late(server: &S3Settings, raw: AmazonS3, key: Path, bytes: bytes::Bytes) -> S3Settings {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let upstream = server.endpoint.strip_prefix("http://").unwrap().to_owned();
+    let raw = Arc::new((raw, key, bytes, AtomicUsize::new(1)));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (upstream, raw) = (upstream.clone(), Arc::clone(&raw));
+            tokio::spawn(async move {
+                let (mut from_client, mut to_client) = client.into_split();
+                let (mut from_server, mut to_server) =
+                    TcpStream::connect(upstream).await.unwrap().into_split();
+                let requests = tokio::spawn(async move {
+                    let mut buffer = vec![0; 64 * 1024];
+                    while let Ok(size @ 1..) = from_client.read(&mut buffer).await {
+                        let (store, key, bytes, left) = &*raw;
+                        // The look at what is there comes after the PUT: the late one lands in between.
+                        let one_less = |left: usize| left.checked_sub(1);
+                        if buffer.starts_with(b"HEAD")
+                            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+                        {
+                            store.put(key, bytes.clone().into()).await.unwrap();
+                        }
+                        if to_server.write_all(&buffer[..size]).await.is_err() {
+                            break;
+                        }
+                    }
+                });
+                let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
+                requests.abort();
+            });
+        }
+    });
+    S3Settings { endpoint, ..server.clone() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_put_of_a_dead_writer_is_replaced_before_the_file_is_recorded() {
+    let ground = bucket().await;
+    let (path, same, stale) = ("exports/a.csv", content(1, SMALL), content(2, SMALL));
+    let before =
+        publish(&ground.storage, &Owner::default(), lease(1, 1), path, &first(), &same).await.unwrap();
+    let server = late(&ground.server, ground.raw.clone(), ground.key(path), stale).await;
+    let storage = Storage::open(&settings(&server, &ground.prefix)).unwrap().claim("s3tests", &[]).unwrap();
+    // The same bytes again, so that the ETag which the late PUT names is there again.
+    let leftover = Leftover { file: 1, lease: lease(1, 2), upload: None };
+    let grant = WriteGrant { leftover: Some(leftover), ..over(&record(&before)) };
+    let published = publish(&storage, &Owner::default(), lease(1, 3), path, &grant, &same).await.unwrap();
+    assert!(ground.storage.is_there(&record(&published)).await.unwrap());
+    assert_eq!(read(&ground.storage, path).await.unwrap(), same);
 }
 
 /// Opens an upload, and is dropped before it could record it.

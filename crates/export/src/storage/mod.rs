@@ -32,6 +32,7 @@ use url::Url;
 use crate::settings::{StorageSettings, StorageTarget};
 use local::Local;
 use object::Objects;
+use put::Before;
 
 pub use error::StorageError;
 pub use staged::{Published, StagedFile};
@@ -64,6 +65,19 @@ impl Stored {
     pub fn is(&self, bytes: u64, etag: Option<&str>) -> bool {
         self.size == bytes && etag.is_none_or(|etag| object::same_etag(etag, &self.etag))
     }
+}
+
+/// How people get a recorded file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// From this process: the storage is a folder.
+    Local,
+    /// By a URL that lets whoever has it read the file for a while.
+    Url(Url),
+    /// Not at all: the storage no longer holds the file.
+    Missing,
+    /// Not at all: the storage holds another file in its place.
+    Differs,
 }
 
 /// Bytes of a file, as they come.
@@ -201,10 +215,11 @@ impl Storage {
                 }
                 // The ETag counts only where it was recorded: a base path may have been changed since.
                 let recorded = grant.recorded.as_ref().filter(|record| record.path == path);
-                let recorded = recorded.and_then(|record| record.etag.clone());
+                let etag = recorded.and_then(|record| record.etag.clone());
+                let before = Before { etag, taken_over: grant.leftover.is_some() };
                 objects.key(&path)?;
                 let attempt = (lease, lease.mark(installation));
-                Ok(StagedFile::objects(objects, publisher, attempt, path, recorded))
+                Ok(StagedFile::objects(objects, publisher, attempt, path, before))
             }
         }
     }
@@ -247,12 +262,21 @@ impl Storage {
         }
     }
 
-    /// A URL that lets whoever has it read the file for a while; `None` on local storage.
-    pub async fn presign(&self, path: &str, ttl: Duration) -> Result<Option<Url>, StorageError> {
-        match &self.place {
-            Place::Local(_) => Ok(None),
-            Place::Objects(objects) => objects.presign(path, ttl).await.map(Some),
+    /// How people get a recorded file.
+    pub async fn link(
+        &self,
+        path: &str,
+        bytes: u64,
+        etag: Option<&str>,
+        ttl: Duration,
+    ) -> Result<Link, StorageError> {
+        let Place::Objects(objects) = &self.place else { return Ok(Link::Local) };
+        let Some(head) = objects.head(path).await? else { return Ok(Link::Missing) };
+        let found = Stored { size: head.size, etag: head.etag.clone() };
+        if etag.is_none() || !found.is(bytes, etag) {
+            return Ok(Link::Differs);
         }
+        objects.presign(path, &head, ttl).await.map(Link::Url)
     }
 
     /// Where a file is on this machine; `None` on object stores.

@@ -17,7 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::budget::{self, FREE, MAX_PARTS, PART, SMALL, TAIL};
 use super::checksum::{Tally, Total};
 use super::object::{Objects, Service, quoted};
-use super::put;
+use super::put::{self, Before};
 use super::staged::prove;
 use super::{Publisher, StorageError};
 
@@ -28,7 +28,7 @@ pub(super) struct ObjectFile {
     /// What its object carries, see [`Lease::mark`].
     mark: String,
     path: String,
-    recorded: Option<String>,
+    before: Before,
     tally: Tally,
     /// What would be the first part, while the file may still turn out to be a small one.
     head: Option<Part>,
@@ -86,14 +86,14 @@ impl ObjectFile {
         lease: Lease,
         mark: String,
         path: String,
-        recorded: Option<String>,
+        before: Before,
     ) -> Self {
         Self {
             objects,
             lease,
             mark,
             path,
-            recorded,
+            before,
             tally: Tally::default(),
             head: None,
             buffer: BytesMut::new(),
@@ -216,10 +216,10 @@ impl ObjectFile {
             let rest = std::mem::take(&mut self.buffer).freeze();
             let (head, _memory) = self.head.take().map(|head| (head.bytes, head.memory)).unzip();
             let pieces: Vec<Bytes> = head.into_iter().chain([rest]).collect();
-            let (objects, recorded) = (&self.objects, self.recorded.take());
+            let (objects, before) = (&self.objects, self.before.clone());
             let sent = PutPayload::from_iter(pieces.iter().cloned());
             let attempt = (self.lease, &*self.mark);
-            let etag = put::put(objects, publisher, attempt, &self.path, recorded, sent, &total).await;
+            let etag = put::put(objects, publisher, attempt, &self.path, before, sent, &total).await;
             pieces.into_iter().for_each(budget::recycle);
             return etag.map(|etag| (total, etag));
         }

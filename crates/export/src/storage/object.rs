@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
-use object_store::signer::{Method, Signer};
+use object_store::signer::{Method, SignedUrlOptions, Signer};
 use object_store::{Attribute, Attributes, Error, GetOptions, GetRange, GetResult, ObjectStore};
 use outhaul_core::file::Upload;
 use tokio::sync::Semaphore;
@@ -184,8 +184,17 @@ impl Objects {
         Ok((stored, tally.total().sha256))
     }
 
-    pub(super) async fn presign(&self, path: &str, ttl: Duration) -> Result<Url, StorageError> {
-        let signed = self.signer.signed_url(Method::GET, &self.key(path)?, ttl.min(MAX_PRESIGNED)).await;
+    /// Signs a URL of the object that was looked at. Where the bucket keeps versions, the URL names its version: a
+    /// newer one that lands before the URL is followed is not handed out.
+    pub(super) async fn presign(&self, path: &str, head: &Head, ttl: Duration) -> Result<Url, StorageError> {
+        let mut options = SignedUrlOptions::default();
+        // "null" is what S3 calls an object of the time before the bucket kept versions.
+        let version = head.version.as_deref().filter(|version| *version != "null");
+        if let (Service::S3, Some(version)) = (self.service, version) {
+            options = options.with_query([("versionId", version)]);
+        }
+        let (key, ttl) = (self.key(path)?, ttl.min(MAX_PRESIGNED));
+        let signed = self.signer.signed_url_opts(Method::GET, &key, ttl, &options).await;
         signed.map_err(|error| self.failed(&format!("sign a URL of `{path}`"), error))
     }
 }

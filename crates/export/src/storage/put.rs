@@ -9,20 +9,29 @@ use super::object::{Head, Objects, Service, quoted, same_etag};
 use super::staged::prove;
 use super::{Publisher, StorageError};
 
+/// What a file takes the place of.
+#[derive(Clone, Debug)]
+pub(super) struct Before {
+    /// The recorded ETag, where a file is recorded.
+    pub(super) etag: Option<String>,
+    /// A writer of the same file ended without a record. One of its requests may still be on its way.
+    pub(super) taken_over: bool,
+}
+
 /// Publishes `bytes` and returns the ETag. `attempt` is the lease and the mark that the object carries;
-/// `recorded` is the ETag of the file to replace.
+/// `before` is the file to replace.
 pub(super) async fn put(
     objects: &Objects,
     publisher: &dyn Publisher,
     attempt: (Lease, &str),
     path: &str,
-    recorded: Option<String>,
+    before: Before,
     bytes: PutPayload,
     total: &Total,
 ) -> Result<String, StorageError> {
     let key = objects.key(path)?;
     let (lease, attempt) = attempt;
-    let mut mode = first_mode(objects, path, recorded).await?;
+    let mut mode = first_mode(objects, path, before.etag).await?;
     let mut tries_left = 2;
     loop {
         // In this order, look, prove, put: what was looked at before the proof can only be replaced
@@ -36,7 +45,13 @@ pub(super) async fn put(
         tries_left -= 1;
         let error = match objects.store.put_opts(&key, bytes.clone(), options).await {
             Ok(done) => match done.e_tag {
-                Some(etag) => return Ok(quoted(etag)),
+                Some(etag) if !before.taken_over => return Ok(quoted(etag)),
+                // A late PUT of the writer before us names the recorded ETag. If our bytes are those that were
+                // recorded, its condition holds again, and it replaces our file.
+                Some(_) => Error::Generic {
+                    store: "object",
+                    source: "an earlier attempt may have replaced it".into(),
+                },
                 None => Error::Generic { store: "object", source: "the reply has no ETag".into() },
             },
             Err(error) => error,

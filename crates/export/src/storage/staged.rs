@@ -11,6 +11,7 @@ use super::local::Local;
 use super::local_file::LocalFile;
 use super::multipart::ObjectFile;
 use super::object::Objects;
+use super::put::Before;
 use super::{Publisher, StorageError};
 
 /// A file that was published.
@@ -56,9 +57,9 @@ impl<'a> StagedFile<'a> {
         publisher: &'a dyn Publisher,
         (lease, mark): (Lease, String),
         path: String,
-        recorded: Option<String>,
+        before: Before,
     ) -> Self {
-        let file = ObjectFile::new(Arc::clone(objects), lease, mark, path.clone(), recorded);
+        let file = ObjectFile::new(Arc::clone(objects), lease, mark, path.clone(), before);
         let kind = Kind::Object(Box::new(file));
         Self { publisher, lease, path, kind }
     }

@@ -18,7 +18,7 @@ use outhaul_core::audit::AuditAct;
 use outhaul_core::file::{FileRecord, ManifestRow};
 use outhaul_core::id::JobId;
 use outhaul_core::identity::Visible;
-use outhaul_export::storage::StorageError;
+use outhaul_export::storage::{Link, StorageError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -178,13 +178,18 @@ pub(super) async fn get(
     if method == Method::HEAD {
         return look(&state, &job_id, &row, &headers).await;
     }
-    match state.storage.presign(&row.file.path, LINK_TTL).await.map_err(storage_problem)? {
-        Some(link) => {
-            let location = redirect(&state, &job_id, &row, link.as_str()).await?;
+    let size = u64::try_from(row.file.bytes).map_err(|_| Problem::internal())?;
+    let link = state.storage.link(&row.file.path, size, row.file.etag.as_deref(), LINK_TTL).await;
+    match link.map_err(storage_problem)? {
+        // The storage's own 404 would not be ours.
+        Link::Missing => Err(vanished()),
+        Link::Differs => Err(differs()),
+        Link::Url(link) => {
+            let location = redirect(link.as_str())?;
             download(&state, &caller, &job_id, &row, None).await?;
             Ok(location)
         }
-        None => {
+        Link::Local => {
             let part = match answered(&row, &headers)? {
                 Ok(part) => part,
                 Err(unchanged) => return Ok(unchanged),
@@ -286,14 +291,7 @@ async fn look(
     described(row, None, Body::empty())
 }
 
-/// A link is only given for what is really there: the storage's own 404 would not be ours.
-async fn redirect(
-    state: &AppState,
-    job_id: &JobId,
-    row: &ManifestRow,
-    link: &str,
-) -> Result<Response, Problem> {
-    is_there(state, job_id, row).await?;
+fn redirect(link: &str) -> Result<Response, Problem> {
     let location = HeaderValue::from_str(link).map_err(|_| Problem::internal())?;
     // The link is a key to the file: nobody may keep it or pass it on.
     let headers = [(LOCATION, location), (CACHE_CONTROL, HeaderValue::from_static("no-store"))];

@@ -401,3 +401,28 @@ fn modes(place: &Path, seen: &mut Vec<(String, bool, u32)>) {
         }
     }
 }
+
+/// A link makes the staging folder answer to its upper-case name, as it would on a disk that is blind to case.
+#[tokio::test]
+async fn keys_that_differ_in_case_have_files_of_their_own_on_a_disk_that_is_blind_to_case() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join(".staging")).unwrap();
+    symlink(".staging", root.path().join(".STAGING")).unwrap();
+    let folder = Folder { storage: open(root.path()), root };
+    let owner = Owner::default();
+    let mut names = Vec::new();
+    for (chunk, key) in (1..).zip(["abc", "ABC", "Abc", "%2F"]) {
+        let path = format!("exports/2025/02/15/{key}_20250215.csv");
+        let bytes = bytes::Bytes::from_static(key.as_bytes());
+        publish(&folder.storage, &owner, lease(chunk, 1), &path, &first(), &bytes).await.unwrap();
+        assert_eq!(read(&folder.storage, &path).await.unwrap(), bytes);
+        let name = folder.storage.local_path(&path).unwrap();
+        names.push(name.file_name().unwrap().to_str().unwrap().to_lowercase());
+    }
+    assert_eq!(
+        names,
+        ["%61%62%63_20250215.csv", "abc_20250215.csv", "a%62%63_20250215.csv", "%2f_20250215.csv"]
+    );
+    let long = format!("exports/2025/02/15/{}_20250215.csv", "x".repeat(100));
+    assert!(folder.storage.local_path(&long).is_none(), "no disk takes its name");
+}

@@ -98,6 +98,17 @@ pub(super) fn same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {
     (a.len(), a.modified().ok()) == (b.len(), b.modified().ok())
 }
 
+/// Whether names that differ in case only are one and the same on the disk of this folder, as on most disks of
+/// macOS and Windows.
+pub(super) fn folds_case(folder: &Path) -> io::Result<bool> {
+    let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { return Ok(false) };
+    match fs::metadata(folder.with_file_name(name.to_uppercase())) {
+        Ok(twin) => Ok(same_file(&fs::metadata(folder)?, &twin)),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether files can be moved from one folder to the other (or to the nearest one above it that is
 /// there) without being copied.
 pub(super) fn can_move(from: &Path, to: &Path) -> io::Result<bool> {

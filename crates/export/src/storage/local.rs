@@ -1,6 +1,7 @@
 //! A local folder: files are staged beside the published ones, made durable, and renamed into place.
 //! Blocking calls never run on the runtime's own threads.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use outhaul_core::id::Lease;
+use outhaul_core::key::MAX_NAME_BYTES;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio_util::io::ReaderStream;
 use url::Url;
@@ -30,6 +32,8 @@ pub(super) struct Local {
     top: PathBuf,
     url: String,
     access: FileAccess,
+    /// Whether names that differ in case only are the same file.
+    folds_case: bool,
     /// Set once an installation owns the folder.
     owned: Option<Owned>,
     durable: Mutex<HashSet<PathBuf>>,
@@ -59,17 +63,25 @@ impl Local {
         let url = Url::from_directory_path(&root)
             .map_err(|()| StorageError::fatal(format!("storage folder {} is not usable", root.display())))?;
         let url = url.as_str().trim_end_matches('/').to_owned();
-        disk::make_folders(&top, access).map_err(|error| StorageError::io("make the folder", &url, error))?;
-        Ok(Self { root, top, url, access, owned: None, durable: Mutex::default() })
+        let failed = |error| StorageError::io("make the folder", &url, error);
+        disk::make_folders(&top, access).map_err(failed)?;
+        let folds_case = disk::folds_case(&top).map_err(failed)?;
+        Ok(Self { root, top, url, access, folds_case, owned: None, durable: Mutex::default() })
     }
 
     /// The same folder, owned by an installation that will publish below `bases`.
     pub(super) fn claim(&self, installation: &str, bases: Vec<String>) -> Result<Self, StorageError> {
         let staging = Staging::new(&self.root, &self.top, installation, self.access);
         let owned = Owned { installation: installation.to_owned(), bases, staging };
-        let (root, top, url) = (self.root.clone(), self.top.clone(), self.url.clone());
-        let local =
-            Self { root, top, url, access: self.access, owned: Some(owned), durable: Mutex::default() };
+        let local = Self {
+            root: self.root.clone(),
+            top: self.top.clone(),
+            url: self.url.clone(),
+            access: self.access,
+            folds_case: self.folds_case,
+            owned: Some(owned),
+            durable: Mutex::default(),
+        };
         local.check_owned()?;
         Ok(local)
     }
@@ -124,7 +136,7 @@ impl Local {
     }
 
     pub(super) fn display_url(&self, path: &str) -> String {
-        let full = self.root.join(path);
+        let full = self.root.join(self.name(path).as_ref());
         let url = if path.is_empty() || path.ends_with('/') {
             Url::from_directory_path(full)
         } else {
@@ -139,7 +151,28 @@ impl Local {
         if path.split('/').next() == Some(STAGING) {
             return Err(StorageError::fatal(format!("`{path}` is not a place for published files")));
         }
-        Ok(self.root.join(path))
+        let name = self.name(path);
+        if name.rsplit('/').next().is_some_and(|file| file.len() > MAX_NAME_BYTES) {
+            return Err(StorageError::fatal(format!(
+                "the name of `{path}` is longer than {MAX_NAME_BYTES} bytes on this disk, which does not tell upper from lower \
+                 case: lower-case letters of a key take three bytes there"
+            )));
+        }
+        Ok(self.root.join(name.as_ref()))
+    }
+
+    /// A path as it is on the disk. Where case does not tell names apart, the lower-case letters of a file's key are
+    /// percent-encoded, so that the files of `abc` and `ABC` are two. No letter is encoded in the path of any key, so that
+    /// two paths never meet.
+    fn name<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+        match file.rsplit_once('_') {
+            Some((key, rest)) if self.folds_case && key.contains(|c: char| c.is_ascii_lowercase()) => {
+                let slash = if folder.is_empty() { "" } else { "/" };
+                Cow::Owned(format!("{folder}{slash}{}_{rest}", without_lower_case(key)))
+            }
+            _ => Cow::Borrowed(path),
+        }
     }
 
     /// Where attempts write before they publish.
@@ -291,6 +324,18 @@ impl Local {
         let bytes = ReaderStream::with_capacity(file.take(range.end - range.start), READ_BUFFER);
         Ok((stored, bytes.map_err(failed).boxed()))
     }
+}
+
+/// A percent-encoded key without lower-case letters.
+fn without_lower_case(key: &str) -> String {
+    let mut name = String::with_capacity(key.len() * 3);
+    for byte in key.bytes() {
+        match byte {
+            b'a'..=b'z' => name.push_str(&format!("%{byte:02X}")),
+            other => name.push(char::from(other)),
+        }
+    }
+    name
 }
 
 /// What is known of a published file. A link in its place is none, and a link on the way is refused.

@@ -194,7 +194,8 @@ fn fill(mut file: File, mut next: impl FnMut() -> Option<Message>) -> io::Result
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

@@ -48,19 +48,17 @@ async fn a_worker_without_its_claim_loop_ends_and_another_finishes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_without_its_stager_ends_and_another_finishes() {
-    let kind = Kind::PostgresLocal;
-    let stack = Stack::new(kind, &format!("{BRISK}{}", warehouse(kind, POSITIONS))).await;
-    stack.make_positions(&["ABC"], &["2020-01-01"]).await;
-    stack.source("update positions set n = -9223372036854775808").await;
+    // The source cannot be reached yet, so that chunks have to be queued for a second attempt.
+    let nowhere = GATED.replace("{postgres}", "postgres://nobody@127.0.0.1:1/nothing");
+    let stack = Stack::new(Kind::PostgresLocal, &format!("{BRISK}{nowhere}")).await;
     let api = stack.serve("api", "api").await;
     let mut faulty = stack.spawn_faulty("stager", "worker");
-    // The number has no absolute value yet, so that the chunk has to be queued for a second attempt.
-    let id = api.client().submit(&json!({ "items": [{ "key": "ABC", "effectiveDates": dates(1) }] })).await;
+    let id = api.client().submit(&export()).await;
     ends_with_70(&mut faulty, "the stager").await;
-    stack.source("update positions set n = 1").await;
+    stack.configure(&format!("{BRISK}{GATED}"));
     let _whole = stack.spawn("whole", "worker");
     let job = api.client().wait_for(&id, "COMPLETED").await;
-    assert_eq!(job["done"], json!(1), "{job}");
+    assert_eq!(job["done"], json!(6), "{job}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -298,7 +298,7 @@ async fn what_is_wrong_is_said_without_secrets() {
     assert!(refused.to_string().contains("s3://no-such-bucket/p"), "{refused}");
 
     let away = S3Settings { endpoint: "http://127.0.0.1:9".into(), ..ground.server.clone() };
-    let storage = Storage::open(&settings(&away, "p")).unwrap();
+    let storage = Storage::open(&settings(&away, "p")).unwrap().claim("s3tests", &[]).unwrap();
     let bytes = content(1, SMALL);
     let refused = publish(&storage, &Owner::default(), lease(1, 1), "exports/a", &first(), &bytes).await;
     assert!(matches!(refused, Err(StorageError::Retryable { .. })), "{refused:?}");

@@ -160,7 +160,7 @@ async fn two_scopes_have_two_files_for_one_key_and_date() {
 async fn jobs_fail_closed_and_say_why() {
     let mut works = Works::on_sqlite().await;
     let plan = works.plan(&of("kent"));
-    let unscoped = json!({ "format": "CSV", "force": false });
+    let unscoped = json!({ "format": "CSV", "force": false }).into();
     let job = works.run(&plan, unscoped).await;
     let why = "dataset `positions` shows each caller its own rows, and nothing is known of who submitted this job; submit it again, under another idempotency key";
     assert_eq!(failure(&job), why);

@@ -26,9 +26,9 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (5, "schedules", include_str!("migrations/0005_schedules.sql")),
     (6, "identity", include_str!("migrations/0006_identity.sql")),
     (7, "delivery", include_str!("migrations/0007_delivery.sql")),
-    (9, "shown_version", include_str!("migrations/0009_shown_version.sql")),
-    (11, "records", include_str!("migrations/0011_records.sql")),
-    (13, "error_detail", include_str!("migrations/0013_error_detail.sql")),
+    (8, "shown_version", include_str!("migrations/0008_shown_version.sql")),
+    (9, "base_paths", include_str!("migrations/0009_base_paths.sql")),
+    (10, "error_detail", include_str!("migrations/0010_error_detail.sql")),
 ];
 
 /// The key of the lock under which migrations run.

@@ -15,7 +15,7 @@ use outhaul_export::request::{ExportRequest, Item, MAX_PROBLEMS};
 use outhaul_export::settings::{ExportSettings, ScopeSettings};
 use outhaul_export::storage::Storage;
 use outhaul_export::{ExportHandler, ExportPlan, Exports};
-use serde_json::{Value, json};
+use serde_json::json;
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use outhaul::core::json::Json;
 use outhaul::core::queue::QueueSpec;
 use outhaul::core::retry::RetryPolicy;
 use outhaul::{Cause, ChunkContext, Envelope, Failed, Handler, Outcome, Registry, StepSpec, queue_of};
@@ -62,14 +63,14 @@ impl Handler for Order {
         vec![charge, StepSpec { name: "ship".into(), needs: vec!["charge".into()] }]
     }
 
-    fn unique_key(&self, payload: &Value) -> Option<String> {
-        (self.name == "ONCE").then(|| payload["order"].to_string())
+    fn unique_key(&self, payload: &Json) -> Option<String> {
+        (self.name == "ONCE").then(|| payload.value()["order"].to_string())
     }
 
     async fn run(&self, context: &ChunkContext) -> Result<Outcome, Failed> {
         let payload =
             Envelope::from_params(&context.chunk().params).map_err(|wrong| Failed::Fatal(wrong.into()))?;
-        let payload = payload.payload;
+        let payload = payload.payload.value();
         let recorded = context.recorded_steps().await?;
         if recorded.iter().all(|step| step.name != "charge") {
             self.world.charged.fetch_add(1, Ordering::SeqCst);

@@ -170,7 +170,7 @@ async fn what_is_unique_is_the_same_over_http() {
     let submitted = stage.store.job_submit(submission.into_new_job(clock::now(), 1)).await.unwrap();
     let outhaul::core::store::Submitted::Duplicate(job) = submitted else { panic!("{submitted:?}") };
     assert_eq!(job.job_id, first.job_id);
-    assert_eq!(registry.get("PLAY").unwrap().unique_key(&json!({"act": "end"})), None);
+    assert_eq!(registry.get("PLAY").unwrap().unique_key(&json!({"act": "end"}).into()), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -32,11 +32,11 @@ impl Bench {
     }
 
     fn schedule(&self, body: &Value) -> Result<ScheduleSpec, Vec<PlanProblem>> {
-        read_schedule(&definition(&body), &self.judge(), &AuthSettings::default()).map(|(spec, _)| spec)
+        read_schedule(&definition(body), &self.judge(), &AuthSettings::default()).map(|(spec, _)| spec)
     }
 
     fn trigger(&self, body: &Value) -> Result<TriggerSpec, Vec<PlanProblem>> {
-        read_trigger(&definition(&body), &self.judge(), &AuthSettings::default()).map(|(spec, _)| spec)
+        read_trigger(&definition(body), &self.judge(), &AuthSettings::default()).map(|(spec, _)| spec)
     }
 }
 

@@ -36,7 +36,7 @@ const SESSION: [(&str, &str); 5] = [
 /// the tables were empty must not be a scan.
 const FIXED_PLANS: [(&str, &str); 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
 
-/// The settings of [`SESSION`] that a connection to `url` does not have by itself. Behind a transaction-mode pooler
+/// The settings of `SESSION` that a connection to `url` does not have by itself. Behind a transaction-mode pooler
 /// they cannot be sent, and must be set for the role. Any time limit is as good as ours.
 pub async fn missing_session_settings(url: &Secret) -> StoreResult<Vec<(&'static str, &'static str)>> {
     let mut connection = connect_options(url, "check")?.connect().await.map_err(from_sqlx)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
-use outhaul::{ChunkContext, Failed, Handler, Outcome, Stop};
+use outhaul::{Cause, ChunkContext, Failed, Handler, Outcome, Stop};
 use outhaul_core::file::{
     FileBegun, FileIdentity, FileOutcome, FileRecord, Leftover, PublishedFile, Upload, WriteGrant,
 };
@@ -208,7 +208,12 @@ impl Handler for ExportHandler {
             // A second `Reusable` cannot be; if it were, it would be worth another look.
             FileBegun::Busy | FileBegun::Reusable(_) => Ok(Outcome::Snooze(BUSY_WAIT)),
             FileBegun::Foreign(owner) => {
-                Err(Failed::Fatal(ForeignBasePath::new(task.dataset, &owner).to_string().into()))
+                let text = format!(
+                    "dataset `{}` cannot be published where it is configured to be",
+                    task.dataset.name
+                );
+                let foreign = ForeignBasePath::new(task.dataset, &owner).to_string();
+                Err(Failed::Fatal(Cause::with_detail(text, foreign)))
             }
             FileBegun::LeaseLost => Err(Failed::Stopped),
         }

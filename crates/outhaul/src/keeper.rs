@@ -126,7 +126,9 @@ impl Keeper {
         let looked = Instant::now();
         let mut running = self.store.chunks_of_worker(self.id).await?;
         running.retain(|&lease| self.owned.get(lease).is_none());
-        let orphans = unknown.again(looked, running, &self.owned.claims);
+        let mut orphans = unknown.again(looked, running, &self.owned.claims);
+        // A call that was under way may have been answered since: what it brought is known before it counts as answered.
+        orphans.retain(|&lease| self.owned.get(lease).is_none());
         if !orphans.is_empty() {
             // What was given back too often is left to the reaper.
             let returned = self.store.chunks_return(&orphans).await?.len();

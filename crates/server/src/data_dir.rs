@@ -27,8 +27,11 @@ pub(crate) fn prepare(config: &Config) -> io::Result<()> {
     if let Some(parent) = database.and_then(Path::parent).filter(|_| !has(database)) {
         make(parent, FileAccess::Owner)?;
     }
-    let is_the_configurations = config.file.as_deref().and_then(Path::parent) == Some(folder);
-    if is_the_configurations { Ok(()) } else { close(folder, access) }
+    // The folder of the configuration is the user's own, and so is one that nothing of ours is in.
+    let file = config.file.as_deref().and_then(|file| std::path::absolute(file).ok());
+    let is_the_configurations = file.as_deref().and_then(Path::parent) == Some(folder);
+    let is_ours = (has(database) || has(storage)) && !is_the_configurations;
+    if is_ours { close(folder, access) } else { Ok(()) }
 }
 
 fn make(folder: &Path, access: FileAccess) -> io::Result<()> {

@@ -440,9 +440,16 @@ impl Signals {
             }
             running.stop().await;
         };
+        let at_once = async {
+            // A broken process stops already: the first signal only asks for that.
+            if ended != Ended::Asked {
+                self.next().await;
+            }
+            self.next().await;
+        };
         tokio::select! {
             () = stopping => tracing::info!("serve.stopped"),
-            () = self.next() => {
+            () = at_once => {
                 tracing::warn!("serve.ended_at_once; leases of running chunks will run out");
                 std::process::exit(130);
             }

@@ -129,8 +129,15 @@ async fn a_second_installation_is_refused_by_a_folder() {
     refusal(said(outhaul(&first, &["serve"]).output().expect("run serve")));
     // It notices while it runs, too.
     fs::write(&marker, "somebody").expect("change the marker");
-    let (status, problem) = other.client().get("/readyz").await.expect("an answer");
-    assert_eq!((status, &problem["errors"][0]["pointer"]), (503, &Value::from("storage")), "{problem}");
+    // An answer is remembered for a second.
+    let problem = loop {
+        let (status, answer) = other.client().get("/readyz").await.expect("an answer");
+        if status == 503 {
+            break answer;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    assert_eq!(problem["errors"][0]["pointer"], "storage", "{problem}");
 }
 
 /// A volume that is mounted where files are published, and not where they are staged.

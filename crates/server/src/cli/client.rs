@@ -178,7 +178,7 @@ impl Client {
         let builder = || {
             let builder = reqwest::Client::builder()
                 .user_agent(concat!("outhaul/", env!("CARGO_PKG_VERSION")))
-                .connect_timeout(Duration::from_secs(10))
+                .connect_timeout(PATIENCE)
                 .read_timeout(SILENCE);
             // A proxy is for the world outside, never for this machine.
             if is_loopback(&url) { builder.no_proxy() } else { builder }

@@ -20,6 +20,9 @@ use super::gate::{Entry, Gate};
 /// How long a caller waits for a connection.
 pub(super) const ACQUIRE: Duration = Duration::from_secs(10);
 
+/// `too_many_connections`.
+const TOO_MANY: &str = "53300";
+
 /// sqlx goes on dialling a server that refuses connections until its caller's time is over, and tells nobody.
 /// A connection that is not there after this time is therefore tried once more on the side.
 const SUSPICION: Duration = Duration::from_millis(200);
@@ -98,9 +101,15 @@ impl Pool {
         let mut connection = std::pin::pin!(self.pool.acquire());
         let mut suspicion = SUSPICION;
         loop {
+            let doubt = async {
+                tokio::time::sleep(suspicion).await;
+                self.dial().await
+            };
+            // The wait for a connection goes on while the server is dialled.
             tokio::select! {
+                biased;
                 made = &mut connection => return made,
-                () = tokio::time::sleep(suspicion) => self.dial().await?,
+                there = doubt => there?,
             }
             suspicion *= 2;
         }
@@ -110,7 +119,12 @@ impl Pool {
     async fn dial(&self) -> Result<(), Error> {
         let options = self.pool.connect_options();
         let dialled = tokio::time::timeout(DIAL, options.connect()).await;
-        let made = dialled.unwrap_or_else(|_| Err(Error::Io(io::ErrorKind::TimedOut.into())))?;
+        let made = match dialled.unwrap_or_else(|_| Err(Error::Io(io::ErrorKind::TimedOut.into()))) {
+            Ok(made) => made,
+            // A server that has no room for another connection is there.
+            Err(Error::Database(error)) if error.code().as_deref() == Some(TOO_MANY) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         // It has served its purpose; that it does not close well means nothing.
         let _ = made.close().await;
         Ok(())

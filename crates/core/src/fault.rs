@@ -1,10 +1,10 @@
-//! Fault points: named places at which a test of whole processes makes one of their parts panic, with its
-//! work in its hands. They exist in builds with debug assertions only; in a release nothing is left of them.
+//! Fault points: named places in the code at which a test makes a part of a running process panic in the middle of
+//! its work. Fault points exist only in builds with debug assertions; a release build contains none.
 
 #[cfg(debug_assertions)]
 static ARMED: std::sync::Mutex<Option<String>> = std::sync::Mutex::new(None);
 
-/// Whoever comes to the place of this name next panics there; nobody after him.
+/// Arms the fault point of this name: the next thread that reaches it panics, and no other thread does.
 pub fn arm(name: &str) {
     #[cfg(debug_assertions)]
     {
@@ -14,11 +14,11 @@ pub fn arm(name: &str) {
     let _ = name;
 }
 
-/// The place of this name.
+/// Marks a fault point.
 ///
 /// # Panics
 ///
-/// If it was armed.
+/// If the fault point is armed.
 #[inline]
 pub fn point(name: &str) {
     #[cfg(debug_assertions)]

@@ -73,7 +73,7 @@ pub struct FileBegin {
     pub lease: Lease,
     /// The identity.
     pub identity: FileIdentity,
-    /// Where its file goes now; files at another path are not reused.
+    /// Where the identity's file goes now; files at another path are not reused.
     pub place: FilePlace,
     /// Hash of the dataset's present definition; files of another are not reused.
     pub definition: String,
@@ -82,8 +82,8 @@ pub struct FileBegin {
 }
 
 impl FileBegin {
-    /// Whether a recorded file will do: at the present path, made by the present definition, and as recent as
-    /// the dates ask.
+    /// Whether a recorded file can be reused: it is at the present path, was made by the present definition, and is
+    /// recent enough for its dates.
     pub fn may_reuse(&self, record: &FileRecord) -> bool {
         record.path == self.place.path
             && record.definition == self.definition
@@ -130,13 +130,13 @@ pub struct Leftover {
     pub upload: Option<Upload>,
 }
 
-/// An identity whose last writer ended without recording a file. The writer may have published one all the same:
-/// it was killed after publishing, or its lease ran out.
+/// An identity whose last writer ended without recording a file. The writer may still have published one, if it was
+/// killed after publishing, or if its lease ran out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
     /// What the writer staged.
     pub leftover: Leftover,
-    /// The file that was recorded before it; the storage may hold another one by now.
+    /// The file that is recorded. If the writer published, the storage holds another file by now.
     pub recorded: Option<FileRecord>,
 }
 
@@ -198,6 +198,6 @@ pub struct ManifestRow {
     /// Whether the storage still holds these bytes: this generation, or a later one with the same bytes. Path and
     /// ETag of `file` are then those of the generation that is there now.
     pub current: bool,
-    /// The job that made what the storage holds now; none where nobody recorded that.
+    /// The job whose file the storage holds now; `None` if that file was never recorded.
     pub current_job: Option<JobId>,
 }

@@ -236,7 +236,8 @@ pub struct Job {
     pub moving: Moving,
     /// Rises with every change of the job's row.
     pub version: i64,
-    /// Rises with every change of what is shown, also with claims and progress, which leave the job's row alone.
+    /// Rises with every change of the job as it is shown, also with claims and progress, which do not write the
+    /// job's row.
     pub shown_version: i64,
     /// Not before this moment.
     pub run_at: Option<DateTime<Utc>>,

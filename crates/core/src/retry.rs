@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// No wait is longer: databases have a last day.
+/// Upper bound of every wait: later times could be beyond the last date that a database can store.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(365 * 86_400);
 
 /// How long to wait before attempt n + 1.

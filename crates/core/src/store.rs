@@ -218,8 +218,8 @@ pub trait Store: Send + Sync {
         self.job_get_visible(job_id, &Visible::All).await
     }
 
-    /// One job, if it is among those that may be seen. Another's job is not read: looking for it costs what looking
-    /// for none costs.
+    /// One job, if the caller may see it. Somebody else's job is not read, so that asking for it takes as long as
+    /// asking for a job that does not exist.
     async fn job_get_visible(&self, job_id: &JobId, visible: &Visible) -> StoreResult<Option<Job>>;
 
     /// These jobs, as far as they are there, in any order; for those who watch them.
@@ -438,13 +438,13 @@ pub trait Store: Send + Sync {
     async fn chunks_heartbeat(&self, worker: WorkerId, leases: &[Lease], slots: &[Slot])
     -> StoreResult<Beat>;
 
-    /// Everything that this worker runs, as the store knows it.
+    /// The leases of all chunks that this worker runs according to the store.
     async fn chunks_of_worker(&self, worker: WorkerId) -> StoreResult<Vec<Lease>>;
 
     /// Which of these leases belong to CANCELLED jobs.
     async fn chunks_cancelled(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;
 
-    /// Which of these leases are of RUNNING chunks; all others have ended, and never run again.
+    /// The leases among these whose chunks are RUNNING. All other attempts have ended and never run again.
     async fn chunks_running(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>>;
 
     /// Whether the lease is still held, unexpired, and its job not CANCELLED: asked right before publishing.
@@ -480,24 +480,24 @@ pub trait Store: Send + Sync {
 
     // --- files ---
 
-    /// Finds a file to reuse, or makes the chunk the one writer of the identity. The first writer below a base
-    /// path makes it its dataset's for ever; writers of other datasets are refused.
+    /// Finds a file to reuse, or makes the chunk the one writer of the identity. The base path belongs for ever to the
+    /// dataset of its first writer; writers of other datasets are refused.
     async fn file_begin(&self, begin: &FileBegin) -> StoreResult<FileBegun>;
 
-    /// Whose the base paths are, by path. There are about as many as datasets.
+    /// All base paths with their owners, by path. There are about as many as datasets.
     async fn base_paths(&self) -> StoreResult<Vec<BasePathOwner>>;
 
     /// Records a multipart upload under the writer's fence; `false`: no longer the writer.
     async fn file_upload(&self, lease: Lease, identity: &FileIdentity, upload: &Upload) -> StoreResult<bool>;
 
-    /// Identities whose writer no longer runs, with what it staged and what is recorded.
+    /// Identities whose writer no longer runs, with the writer's staged files and the recorded file.
     async fn files_leftover(&self, limit: u32) -> StoreResult<Vec<Unfinished>>;
 
     /// Forgets a leftover that was removed, unless a new writer took its place.
     async fn file_leftover_removed(&self, leftover: &Leftover) -> StoreResult<()>;
 
-    /// The same, where the storage no longer holds the recorded file: the generation rises by one, and no file is
-    /// recorded for it. Changes nothing if a new writer took the place, or another generation is recorded.
+    /// Forgets a leftover whose writer replaced the recorded file in the storage: the generation rises by one, and no
+    /// file is recorded for it. Changes nothing if a new writer took over, or if another generation is recorded.
     async fn file_leftover_replaced(&self, leftover: &Leftover, generation: i64) -> StoreResult<()>;
 
     // --- announcements and the outbox ---
@@ -547,7 +547,7 @@ pub trait Store: Send + Sync {
     /// How far the relays are behind.
     async fn delivery_lag(&self) -> StoreResult<DeliveryLag>;
 
-    /// What keeps the database from clearing dead rows away; `None`: it keeps none.
+    /// How far vacuum is behind; `None`: the database keeps no dead rows.
     async fn vacuum_lag(&self) -> StoreResult<Option<VacuumLag>> {
         Ok(None)
     }
@@ -557,8 +557,9 @@ pub trait Store: Send + Sync {
     /// Queues what became eligible, holds and cancels what must not start, settles ended jobs.
     async fn chunks_stage(&self, limit: u32) -> StoreResult<Staged>;
 
-    /// RUNNING chunks whose lease ran out: those of the `known` job types, and those of any other whose lease
-    /// ran out longer ago than `abandoned`. What nobody here may judge takes no place of the `limit`.
+    /// RUNNING chunks whose lease ran out: those of the `known` job types, and those of other job types
+    /// whose lease ran out longer ago than `abandoned`. Chunks of unknown types that are not abandoned yet do not count
+    /// towards `limit`.
     async fn chunks_expired(
         &self,
         known: &[String],

@@ -1,6 +1,6 @@
-//! Whether a process is whole. Some parts of it must live as long as the process does: if one of them ends
-//! before, by a panic or by returning, the process would look alive and do half of its work. Then it has to
-//! end as well, so that its supervisor starts it anew.
+//! Whether a process still has all its parts. Some parts must live as long as the process does. If one of them ends
+//! early, by a panic or by returning, the process would look alive and do half of its work. The whole process then ends
+//! as well, so that its supervisor restarts it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use futures::channel::oneshot;
 use futures::future::{FutureExt as _, Shared};
 
-/// Why a process can no longer do its work, and should be started anew.
+/// Why a process can no longer do its work and should be restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// This part ended although nobody had told it to.
+    /// This part ended although the process was not stopping.
     Ended(&'static str),
-    /// So many jobs hold threads and do not give them back: only a new process has threads again.
+    /// This many jobs hold threads and do not give them back. Only a new process has free threads again.
     Wedged(usize),
 }
 
@@ -33,12 +33,12 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What is known of a process; all clones know the same.
+/// The state of the parts of a process; clones share it.
 #[derive(Clone)]
 pub struct Vitals(Arc<State>);
 
 struct State {
-    /// The first thing that broke. Whatever breaks after it may follow from it.
+    /// The first failure. Later failures may be consequences of it.
     first: OnceLock<Broken>,
     tell: Mutex<Option<oneshot::Sender<Broken>>>,
     told: Shared<oneshot::Receiver<Broken>>,
@@ -54,17 +54,17 @@ impl Default for Vitals {
 }
 
 impl Vitals {
-    /// A part that begins now. Whoever runs it keeps the answer until the part ends.
+    /// Registers a part that begins now. The caller keeps the returned [`Part`] until the part ends.
     pub fn part(&self, name: &'static str) -> Part {
         Part { name, vitals: self.clone() }
     }
 
-    /// From now on parts may end.
+    /// The process stops: from now on parts may end.
     pub fn stopping(&self) {
         self.0.stopping.store(true, Ordering::Release);
     }
 
-    /// Something is broken. Only the first call counts, and none after the stop began.
+    /// Reports a failure. Only the first call counts, and no call counts after the process began to stop.
     pub fn report(&self, broken: Broken) {
         let State { first, tell, stopping, .. } = &*self.0;
         if !stopping.load(Ordering::Acquire)
@@ -85,7 +85,7 @@ impl Vitals {
     pub async fn broken(&self) -> Broken {
         match self.0.told.clone().await {
             Ok(broken) => broken,
-            // The sender is gone only after it told.
+            // The sender is dropped only after it has sent.
             Err(oneshot::Canceled) => std::future::pending().await,
         }
     }

@@ -141,12 +141,12 @@ pub struct Failure {
     pub expired: bool,
     /// Try again after this; `None`: give up.
     pub retry_in: Option<Duration>,
-    /// A short human cause, never a stack trace or a secret. Whoever may see the job reads it.
+    /// A short human cause, never a stack trace or a secret. Everybody who may see the job can read it.
     pub cause: String,
     /// The step that failed, for custom jobs.
     pub step: Option<String>,
-    /// The cause for operators (dead letters, history, parking messages), where it says more: addresses, paths
-    /// of machines, settings.
+    /// The cause for operators (dead letters, history, parking messages), if it says more than `cause`: addresses,
+    /// file paths, settings.
     pub detail: Option<String>,
 }
 

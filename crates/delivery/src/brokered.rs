@@ -50,8 +50,8 @@ pub struct BrokerDelivery {
 impl BrokerDelivery {
     /// Starts to connect, and returns at once: a broker that is away is waited for. With a `prefetch`
     /// messages are consumed, so many at a time; give it the number of chunks that the worker may run.
-    /// Nothing is announced before [`Delivery::queues_known`]. Its parts are added to those that the process
-    /// lives by. Needs a running tokio runtime.
+    /// Nothing is announced before [`Delivery::queues_known`]. Its parts are registered as parts that must
+    /// live as long as the process. Needs a running tokio runtime.
     pub fn start(
         store: Arc<dyn Store>,
         broker: Arc<dyn Broker>,

@@ -1,5 +1,5 @@
-//! Base paths: which ones a configuration may name, and whose they are. No two datasets ever publish to the same
-//! path, also when `default` moves from one dataset to another.
+//! Base paths: which ones a configuration may name, and which dataset owns them. No two datasets ever publish to the
+//! same path, also when `default` moves from one dataset to another.
 
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ pub(crate) fn shared<'a>(datasets: impl Iterator<Item = &'a Dataset>) -> Vec<Str
     by_path.into_iter().filter_map(problem).collect()
 }
 
-/// The datasets whose base path is recorded for another one.
+/// The datasets whose base path is recorded for another dataset.
 pub(crate) fn foreign<'a>(
     datasets: impl Iterator<Item = &'a Dataset>,
     recorded: &[BasePathOwner],

@@ -31,7 +31,7 @@ pub struct Dataset {
     pub default: bool,
     /// The source's name.
     pub source: String,
-    /// The rows are the same for every key, and that is meant.
+    /// `key = "none"`: the rows are the same for every key on purpose.
     pub keyless: bool,
     /// The query.
     pub template: Template,
@@ -119,7 +119,7 @@ impl Dataset {
         queue_of(&self.source)
     }
 
-    /// Whether every key gets the same rows, although the configuration does not say that this is meant.
+    /// Whether every key gets the same rows and the configuration does not say `key = "none"`.
     pub fn forgets_key(&self) -> bool {
         !self.keyless && !self.template.uses_key()
     }
@@ -136,7 +136,7 @@ impl Dataset {
         format!("{}{scope}{}", self.base_path, key::relative_path(key, *effective_date, format.extension()))
     }
 
-    /// The same with the base path that it is below.
+    /// The same path, together with its base path.
     pub fn place(&self, identity: &FileIdentity, format: Format) -> FilePlace {
         FilePlace { base_path: self.base_path.clone(), path: self.file_path(identity, format) }
     }
@@ -232,7 +232,7 @@ impl Exports {
         self.datasets.values()
     }
 
-    /// The datasets whose base path is recorded for another one: they must not publish there.
+    /// The datasets whose base path is recorded for another dataset, so that they must not publish there.
     pub fn foreign_base_paths(&self, recorded: &[BasePathOwner]) -> Vec<ForeignBasePath> {
         base_path::foreign(self.datasets.values().map(|dataset| &**dataset), recorded)
     }

@@ -44,7 +44,7 @@ pub struct ExportHandler {
     proved: BTreeMap<String, AtomicBool>,
     storage: Storage,
     snapshot_max_age: Option<Duration>,
-    /// Of chunks of datasets that are not known here, when their leases run out.
+    /// Applies to chunks of unknown datasets whose lease ran out.
     retry: RetryPolicy,
     not_yet: NotYet,
 }
@@ -75,8 +75,7 @@ impl ExportHandler {
         }
     }
 
-    /// How long chunks of datasets that are not known here may wait for a worker that knows them; an hour, unless
-    /// said.
+    /// How long a chunk of an unknown dataset may wait for a worker that knows the dataset; default: an hour.
     pub fn unknown_wait(self, patience: Duration) -> Self {
         Self { not_yet: NotYet::with_patience(patience), ..self }
     }

@@ -1,9 +1,9 @@
-//! Chunks that this worker cannot run yet, because its configuration is another than that of the process that
-//! took the job: a change is being rolled out. Such a chunk is put back uncounted for workers that can run it, as
-//! chunks of unknown job types are, until it has waited too long.
+//! Chunks that this worker cannot run yet, because its configuration differs from that of the process that accepted
+//! the job: a change is being rolled out. The worker puts such a chunk back for other workers without counting the
+//! attempt, as it does with unknown job types. A chunk that has waited too long fails for good.
 //!
-//! When a chunk was first put back is remembered by this process only: a restarted worker has a new configuration,
-//! and waits anew.
+//! Only this process remembers when a chunk was first put back. A restarted worker has a new configuration, so the wait
+//! starts again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ use outhaul_core::id::ChunkId;
 pub(crate) enum Unfit {
     /// Another worker may be able to run it.
     NotYet(String),
-    /// Nobody can.
+    /// No worker can run it.
     Failed(Failed),
 }
 
@@ -33,7 +33,7 @@ impl From<Failed> for Unfit {
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// The shortest and the longest time between two looks at one chunk.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(120));
-/// How many chunks are remembered. Those beyond are put back, too; they are only not given up.
+/// How many chunks are remembered. Chunks beyond this number are put back too, but never fail for having waited.
 const MOST: usize = 10_000;
 
 /// The chunks that this process has put back.
@@ -84,20 +84,20 @@ impl NotYet {
             known.last = now;
             let waited = (now - known.first).to_std().unwrap_or_default();
             if waited >= self.patience {
-                // It is given up. Whoever redrives it lets it wait anew.
+                // The chunk fails now. If it is redriven, its wait starts again.
                 met.remove(&chunk);
             }
             return Some(waited);
         }
         if met.len() >= MOST {
-            // Those that were not met for so long have run elsewhere.
+            // Chunks that were not met for so long have run elsewhere.
             met.retain(|_, met| (now - met.last).to_std().is_ok_and(|quiet| quiet < PATIENCE));
         }
         if met.len() >= MOST {
             return Some(Duration::ZERO);
         }
         met.insert(chunk, Met { first: now, last: now });
-        // Without patience the first time is the last.
+        // Without patience a chunk fails when it is first met.
         self.patience.is_zero().then_some(Duration::ZERO)
     }
 }

@@ -34,7 +34,7 @@ pub fn reused(rule: Reuse, window_days: u32) -> String {
     }
 }
 
-/// Why a file is generated at `path` under a rule, given the one that is recorded.
+/// Why a file is generated at `path` under a rule, given the recorded file.
 pub fn generated(rule: Reuse, window_days: u32, recorded: Option<&FileRecord>, path: &str) -> String {
     match (rule, recorded) {
         (Reuse::Never, _) => FORCED.to_owned(),

@@ -42,11 +42,11 @@ pub struct DatasetSettings {
     pub default: bool,
     /// The source's name.
     pub source: String,
-    /// `key = "none"`: the rows are the same for every key, and that is meant.
+    /// `key = "none"`: the rows are the same for every key on purpose.
     pub keyless: bool,
     /// What it asks its source.
     pub query: QuerySettings,
-    /// Where its files go, if not where its name and `default` say.
+    /// Where the dataset's files go; `None`: its name and `default` decide.
     pub base_path: Option<String>,
     /// What its rows depend on besides key and date.
     pub scope: ScopeSettings,
@@ -94,24 +94,24 @@ pub struct StorageSettings {
     pub target: StorageTarget,
     /// Prefix of everything published; ends with `/` or is empty.
     pub base_path: String,
-    /// Who may read the files of a folder.
+    /// The users of this machine who may read the files of a local storage.
     pub file_access: FileAccess,
 }
 
-/// `storage.file_access`: who on this machine may read the files and folders of a local storage.
+/// `storage.file_access`: the users of this machine who may read the files and folders of a local storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileAccess {
     /// Only the user that the process runs as.
     #[default]
     Owner,
-    /// The user's group, too, may read.
+    /// Also the group of that user.
     Group,
     /// As the umask of the process says.
     Umask,
 }
 
 impl FileAccess {
-    /// The mode of new folders, before the umask takes its part.
+    /// The mode of new folders, before the umask is applied.
     pub fn folder_mode(self) -> u32 {
         match self {
             Self::Owner => 0o700,
@@ -120,7 +120,7 @@ impl FileAccess {
         }
     }
 
-    /// The mode of new files, before the umask takes its part.
+    /// The mode of new files, before the umask is applied.
     pub fn file_mode(self) -> u32 {
         match self {
             Self::Owner => 0o600,

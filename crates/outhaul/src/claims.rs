@@ -1,5 +1,5 @@
-//! Claims whose answers may have been lost: the store then shows chunks as running here of which this process
-//! never heard. They are recognised by being unknown twice in a row, and given back uncounted.
+//! Claims whose answers may have been lost: the store then has chunks as RUNNING here that this process does not know.
+//! A chunk that is unknown in two checks in a row is given back without counting the attempt.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ pub(crate) struct Claims(Mutex<Calls>);
 
 #[derive(Default)]
 struct Calls {
-    /// When the call began that is under way, or whose chunks are not yet known here.
+    /// When the present call began; set until its chunks are known here.
     open: Option<Instant>,
     /// When a call last ended without an answer.
     lost: Option<Instant>,
@@ -28,28 +28,28 @@ impl Claims {
         self.lock().open = Some(at);
     }
 
-    /// What the call claimed is known here.
+    /// The call was answered, and its chunks are known here.
     pub(crate) fn answered(&self) {
         self.lock().open = None;
     }
 
-    /// The call ended in an error, and may have claimed something all the same, or may still do so.
+    /// The call ended in an error. It may still have claimed chunks, or may yet claim some.
     pub(crate) fn failed(&self) {
         *self.lock() = Calls { open: None, lost: Some(Instant::now()) };
     }
 
-    /// Whether a call failed so recently that what it claimed has not run out.
+    /// Whether a call failed so recently that the leases of its chunks may still be valid.
     fn in_doubt(&self, lease: Duration) -> bool {
         self.lock().lost.is_some_and(|lost| lost.elapsed() < lease)
     }
 
-    /// Whether a call is under way that had begun at this time.
+    /// Whether the present call had begun at this time.
     fn open_at(&self, time: Instant) -> bool {
         self.lock().open.is_some_and(|began| began <= time)
     }
 }
 
-/// What a look found that nobody here knew.
+/// The unknown chunks of the last check.
 #[derive(Default)]
 pub(crate) struct Unknown {
     looked: Option<Instant>,
@@ -57,13 +57,14 @@ pub(crate) struct Unknown {
 }
 
 impl Unknown {
-    /// Whether there is a reason to look.
+    /// Whether there is a reason to check.
     pub(crate) fn is_wanted(&self, claims: &Claims, lease: Duration) -> bool {
         !self.leases.is_empty() || claims.in_doubt(lease)
     }
 
-    /// Takes in a look at `looked`, and returns what was unknown the last time too. A chunk that was unknown
-    /// because the call that claimed it was under way is known by the next look, or that call still is.
+    /// Takes the result of a check at `looked`, and returns the chunks that were unknown in the check before, too. A
+    /// chunk may be unknown because the call that claims it is not answered yet. By the next check the chunk is known,
+    /// or that call is still open, and then nothing is returned.
     pub(crate) fn again(&mut self, looked: Instant, unknown: Vec<Lease>, claims: &Claims) -> Vec<Lease> {
         let before = std::mem::replace(self, Self { looked: Some(looked), leases: unknown });
         if before.looked.is_none_or(|first| claims.open_at(first)) {
@@ -90,7 +91,7 @@ mod tests {
         assert!(unknown.is_wanted(&claims, lease_time));
         assert_eq!(unknown.again(at(1), vec![lease(1)], &claims), []);
         assert_eq!(unknown.again(at(2), vec![lease(1), lease(2)], &claims), [lease(1)]);
-        // A call that began before the last look, and is not answered: 2 may be on its way.
+        // A call that began before the last check is not answered yet: chunk 2 may be in its answer.
         claims.began(at(1));
         assert_eq!(unknown.again(at(3), vec![lease(2)], &claims), []);
         claims.began(at(4));

@@ -51,7 +51,7 @@ pub struct ChunkContext {
     engine: Handle,
     /// The threads of custom jobs; none in tests.
     jobs: Option<Arc<JobRuntime>>,
-    /// How the engine tells of what was submitted, if there is one.
+    /// How the engine wakes workers for jobs that this job submits; none without an engine.
     delivery: Option<Arc<dyn Delivery>>,
     /// In tests: `ctx.sleep` is over at once.
     sleepless: bool,
@@ -185,7 +185,7 @@ impl ChunkContext {
         Self { jobs, ..self }
     }
 
-    /// Lets the engine's own delivery tell of what the job submits.
+    /// Jobs that this job submits wake workers through the engine's own delivery.
     pub(crate) fn with_delivery(self, delivery: Arc<dyn Delivery>) -> Self {
         Self { delivery: Some(delivery), ..self }
     }
@@ -396,7 +396,7 @@ impl ChunkContext {
     }
 }
 
-/// The engine's database did not take a call. Its own words are for operators.
+/// The failure of a call to the engine's database. Only operators see the database's own message.
 fn refused(error: &StoreError) -> Failed {
     let text = match error {
         StoreError::Unavailable(_) => "the engine's database is not available",

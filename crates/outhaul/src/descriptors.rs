@@ -1,20 +1,20 @@
-//! Running out of file descriptors. The attempt that meets it is not to blame: the process has too much open,
-//! so the chunk is put back uncounted.
+//! Running out of file descriptors. The process has too many files open, and the attempt that fails is not to blame. So
+//! the chunk is put back without counting the attempt.
 
 use std::error::Error;
 use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-/// When a chunk that found no descriptor is looked at again.
+/// How long a chunk that found no descriptor waits for its next attempt.
 pub(crate) const LATER: Duration = Duration::from_secs(5);
-/// How long the attempt keeps its place first, so that a process without descriptors does not claim and put
+/// How long the attempt keeps its place before that, so that a process without descriptors does not claim and put
 /// back the whole queue as fast as it can.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// `ENFILE` (none left on the machine) and `EMFILE` (none left for the process), the same on every Unix.
 const NONE_LEFT: [i32; 2] = [23, 24];
-/// An attempt needs a few at once: a database has its log and its index beside it.
+/// How many descriptors an attempt needs at least: a SQLite database has a log and an index file beside it.
 const A_FEW: usize = 8;
 
 /// Whether an error, or a cause of it, says that no descriptor was left.
@@ -28,8 +28,8 @@ fn is_none_left(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| NONE_LEFT.contains(&code)) || inner.is_some_and(none_left)
 }
 
-/// Whether the process has hardly any left now. Many libraries do not say why a file could not be opened, so
-/// this opens a few and closes them again.
+/// Whether the process has hardly any descriptors left now. Many libraries do not say why a file could not be opened,
+/// so this function opens a few files and closes them again.
 pub(crate) fn are_short() -> bool {
     let opened: io::Result<Vec<File>> = (0..A_FEW).map(|_| File::open("/dev/null")).collect();
     opened.is_err_and(|error| is_none_left(&error))

@@ -33,7 +33,7 @@ pub(crate) trait Duty: Send + Sync + 'static {
     async fn run_once(&self) -> StoreResult<Next>;
 }
 
-/// Runs a duty until the token is cancelled, as a part that the process lives by.
+/// Runs a duty until the token is cancelled, as a part that must live as long as the process.
 pub(crate) fn start<D: Duty>(duty: D, vitals: &Vitals, stop: CancellationToken) -> JoinHandle<()> {
     tokio::spawn(vitals.part(D::NAME).run(async move {
         let mut outage = Outage::new(D::NAME);

@@ -59,7 +59,7 @@ struct Parts {
     worker: Option<JoinHandle<()>>,
     /// The sweeps.
     duties: Vec<JoinHandle<()>>,
-    /// What records their outcomes.
+    /// The task that records outcomes.
     recorder: Option<JoinHandle<()>>,
     keeper: std::thread::JoinHandle<()>,
     keeper_stop: CancellationToken,
@@ -78,7 +78,7 @@ impl Engine {
     }
 
     /// The same; with a planner, a process of the scheduler role also fires schedules and triggers. The
-    /// parts of the engine are added to those that the process lives by.
+    /// parts of the engine are registered in `vitals` as parts that must live as long as the process.
     pub async fn start_with(
         stores: Stores,
         delivery: Arc<dyn Delivery>,
@@ -182,10 +182,9 @@ impl Engine {
         self.owned.len()
     }
 
-    /// Waits until this process should be started anew, and says why. Either so many jobs are *stuck* (stopped,
-    /// and still holding their threads) that half of the jobs' threads are gone, of which there are
-    /// `concurrency + 2`; until then the others go on. Or a part of the engine has ended by a panic: then
-    /// nothing is claimed any more.
+    /// Waits until this process should be restarted, and says why. There are two reasons. Either *stuck* jobs (stopped,
+    /// but still holding their threads) hold half of the `concurrency + 2` threads of jobs; until then the other jobs
+    /// go on. Or a part of the engine has panicked; then the engine claims nothing more.
     pub async fn broken(&self) -> Broken {
         self.vitals.broken().await
     }
@@ -196,8 +195,8 @@ impl Engine {
     }
 
     /// Stops: claims nothing more, lets running chunks go on for `shutdown_grace`, gives back the
-    /// rest, and returns when all of it is recorded. A second call waits for the first. Without one of its
-    /// parts the engine gives everything back at once.
+    /// rest, and returns when all of it is recorded. A second call waits for the first. If a part of the
+    /// engine has panicked, the engine gives all chunks back at once.
     pub async fn stop(&self) {
         self.vitals.stopping();
         self.stop.cancel();
@@ -261,7 +260,7 @@ impl Parts {
     }
 }
 
-/// Says when the process is wedged, and lets nothing more be claimed when one of its parts has ended.
+/// Reports when the process is wedged, and stops claiming when a part has ended.
 async fn watch_over(vitals: Vitals, jobs: Option<Arc<JobRuntime>>, stop: CancellationToken) {
     let wedged = async {
         match jobs {

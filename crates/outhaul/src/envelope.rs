@@ -34,7 +34,7 @@ struct Read<'a> {
     traceparent: Option<Cow<'a, str>>,
 }
 
-/// Read first: what is beside the version may have another form in a newer one.
+/// Read first: a newer version may have other members, or members of another form.
 #[derive(Deserialize)]
 struct Version {
     v: u64,

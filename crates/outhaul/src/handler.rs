@@ -48,14 +48,14 @@ impl fmt::Debug for Outcome {
     }
 }
 
-/// Why an attempt failed: a short sentence for people, without a secret, without SQL. Whoever may see the job
-/// reads `text`, so it names no address, no path of a machine and no setting; what does is in `detail`.
+/// Why an attempt failed: a short sentence for people, without a secret, without SQL. Everybody who
+/// may see the job can read `text`, so addresses, file paths and settings stand only in `detail`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Cause {
     /// The sentence that the job and its chunk show.
     pub text: String,
-    /// The sentence for operators, where it says more: dead letters, history, parking messages and the log
+    /// The sentence for operators, if it says more: dead letters, history, parking messages and the log
     /// show it instead of `text`.
     pub detail: Option<String>,
     /// The step that failed, for custom jobs.
@@ -67,12 +67,12 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// A cause of which operators are told more than those who submitted the job.
+    /// A cause with more detail for operators than for the submitter of the job.
     pub fn with_detail(text: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { detail: Some(detail.into()), ..Self::from(text) }
     }
 
-    /// Notes whether the error behind it is a lack of file descriptors.
+    /// Notes whether `error` says that no file descriptor was left.
     #[must_use]
     pub fn of(self, error: &(dyn Error + 'static)) -> Self {
         Self { no_descriptors: self.no_descriptors || none_left(error), ..self }
@@ -134,24 +134,24 @@ pub trait Handler: Send + Sync {
     /// Runs one attempt. Must return soon after [`ChunkContext::stopped`] fires.
     async fn run(&self, context: &ChunkContext) -> Result<Outcome, Failed>;
 
-    /// Removes what is recorded of a writer that never finished: its open upload. Job types that write no
+    /// Removes the recorded open upload of a writer that never finished. Job types that write no
     /// files leave nothing.
     async fn remove_leftover(&self, _leftover: &Leftover) -> Result<(), String> {
         Ok(())
     }
 
-    /// The attempts that have something staged where the engine does not see it, whether they run or not.
+    /// The attempts that have staged files in a place that the engine does not know, whether they still run or not.
     async fn staged_attempts(&self) -> Result<HashSet<Lease>, String> {
         Ok(HashSet::new())
     }
 
-    /// Removes what attempts staged that have ended for good; returns how much there was.
+    /// Removes the staged files of attempts that have ended for good; returns how many there were.
     async fn remove_staged(&self, _ended: HashSet<Lease>) -> Result<u64, String> {
         Ok(0)
     }
 
-    /// Whether the storage still holds a file that was recorded, after its identity's last writer ended without
-    /// recording one.
+    /// Whether the storage still holds the recorded file. Asked after the last writer of the file's identity ended
+    /// without recording a file.
     async fn is_published(&self, _record: &FileRecord) -> Result<bool, String> {
         Ok(true)
     }

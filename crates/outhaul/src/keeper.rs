@@ -87,7 +87,8 @@ impl Keeper {
     pub(crate) async fn beat(&self) -> StoreResult<()> {
         // After a pause of the whole process: what ran out meanwhile is stopped, not revived.
         self.check_limits();
-        // Before the look: what is taken during the call is younger, and the answer says nothing of it.
+        // Taken before the lists: a chunk or slot that is claimed during the call is younger than `asked`, and the
+        // answer does not cover it.
         let mut asked = Instant::now();
         let chunks = self.owned.all();
         let mut leases: Vec<Lease> =
@@ -117,7 +118,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// After a claim without an answer: gives back what runs here according to the store, and nobody here knows.
+    /// After a claim without an answer: gives back chunks that run here according to the store and that this process
+    /// does not know.
     async fn give_back_unknown(&self, unknown: &mut Unknown) -> StoreResult<()> {
         if !unknown.is_wanted(&self.owned.claims, self.settings.lease) {
             return Ok(());
@@ -130,7 +132,7 @@ impl Keeper {
         // A call that was under way may have been answered since: what it brought is known before it counts as answered.
         orphans.retain(|&lease| self.owned.get(lease).is_none());
         if !orphans.is_empty() {
-            // What was given back too often is left to the reaper.
+            // Chunks that were given back too often are left to the reaper.
             let returned = self.store.chunks_return(&orphans).await?.len();
             warn!(returned, "the answer to a claim was lost: {returned} of its chunks are given back");
         }

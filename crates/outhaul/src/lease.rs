@@ -27,7 +27,7 @@ impl LocalLease {
         self.end.fetch_max(micros(end), Ordering::AcqRel);
     }
 
-    /// When it was asked for.
+    /// When the lease was asked for.
     pub(crate) fn asked(&self) -> Instant {
         self.base
     }

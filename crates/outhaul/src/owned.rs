@@ -117,11 +117,11 @@ impl OwnedChunk {
 /// All chunks that this process owns.
 pub(crate) struct Owned {
     chunks: Mutex<HashMap<Lease, Arc<OwnedChunk>>>,
-    /// Counts chunks that left.
+    /// Rises whenever chunks are removed.
     freed: watch::Sender<u64>,
     /// The budget slots they run under, and those that wait for one.
     pub(crate) slots: Slots,
-    /// The calls that bring new ones.
+    /// The calls that claim new chunks.
     pub(crate) claims: Claims,
 }
 
@@ -146,19 +146,19 @@ impl Owned {
         metrics::gauge!("outhaul_chunks_running").set(chunks.len() as f64);
     }
 
-    /// Its attempt is over and its outcome is being recorded. It keeps its slot and its place until then: the
-    /// store shows it as running, and never more of those than are allowed.
+    /// The attempt of a chunk is over, and its outcome is being recorded. The chunk keeps its slot and its place until
+    /// the outcome is recorded: the store shows it as RUNNING until then, and must never show more than are allowed.
     pub(crate) fn ended(&self, chunk: &OwnedChunk) {
         chunk.recording.store(true, Ordering::Release);
     }
 
-    /// Its outcome is recorded, or was discarded: only now is its message acknowledged, and its slot and its
-    /// place are free for the next.
+    /// The outcome of a chunk is recorded or was discarded. Only now is the chunk's message acknowledged, and its slot
+    /// and its place become free.
     pub(crate) fn remove(&self, lease: Lease) {
         self.remove_all(&[lease]);
     }
 
-    /// The same of many, which make room together: one claim fills it.
+    /// The same for many chunks. They become free together, so that one claim can fill all the places.
     pub(crate) fn remove_all(&self, leases: &[Lease]) {
         let mut chunks = self.chunks();
         let removed: Vec<_> = leases.iter().filter_map(|lease| chunks.remove(lease)).collect();
@@ -209,7 +209,7 @@ impl Owned {
             .for_each(|chunk| chunk.pulse.lease.renewed(asked));
     }
 
-    /// Changes whenever a chunk leaves.
+    /// Changes whenever chunks are removed.
     pub(crate) fn freed(&self) -> watch::Receiver<u64> {
         self.freed.subscribe()
     }

@@ -13,13 +13,13 @@ use crate::duty::{Duty, Next};
 
 const BATCH: u32 = 1000;
 
-/// How long it is kept what schedules and triggers recorded, where jobs are kept for ever.
+/// How long the records of schedules and triggers are kept if jobs are kept for ever.
 const FIRINGS: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Deletes what is past its retention.
 pub(crate) struct Pruner {
     pub(crate) store: Arc<dyn Store>,
-    /// How long jobs are kept, and what schedules and triggers recorded; `MAX`: jobs are kept for ever.
+    /// How long jobs and the records of schedules and triggers are kept; `MAX`: jobs are kept for ever.
     pub(crate) keep: Duration,
     /// How long it is kept who did what.
     pub(crate) keep_audit: Duration,

@@ -25,7 +25,7 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    /// What becomes of the attempt.
+    /// Decides whether the expired attempt is retried or fails for good.
     fn judge(&self, chunk: &ExpiredChunk) -> Failure {
         let verdict = match self.registry.get(&chunk.job_type) {
             Some(handler) => {
@@ -42,7 +42,7 @@ impl Reaper {
         Failure { lease: chunk.lease, expired: true, retry_in, cause, step: None, detail: None }
     }
 
-    /// Records the failures. One that the store refuses keeps none of the others from being recorded.
+    /// Records the failures. If the store refuses one of them, the others are still recorded.
     async fn fail(&self, failures: &[Failure]) -> StoreResult<Vec<Settled>> {
         match self.store.chunks_fail(failures).await {
             Err(StoreError::Refused(error)) if failures.len() > 1 => {
@@ -86,7 +86,7 @@ impl Duty for Reaper {
         for settled in &settled {
             warn!(chunk = %settled.lease, state = %settled.state, "a lease ran out: the attempt is over");
         }
-        // A full batch of which nothing moved was renewed or refused; do not spin on it.
+        // If no chunk of a full batch was settled, the leases were renewed or the store refused: do not spin on it.
         let more = expired.len() >= BATCH as usize && !settled.is_empty();
         Ok(if more { Next::AtOnce } else { Next::Later })
     }

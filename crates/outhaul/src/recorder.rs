@@ -27,7 +27,7 @@ use crate::owned::{Owned, OwnedChunk};
 const BATCH: usize = 500;
 /// When a chunk that may not be given back any more is looked at again.
 const LATER: Duration = Duration::from_secs(1);
-/// Why chunks are lost when the recorder has ended.
+/// Why chunks lose their leases when the recorder has ended.
 const NOBODY_RECORDS: &str = "the recorder ended, so that nobody records its outcome";
 /// The longest cause that is stored.
 const CAUSE_CHARS: usize = 500;
@@ -99,7 +99,8 @@ impl Recorder {
         let unrecorded = Unrecorded { owned: owned.clone(), part };
         let task = tokio::spawn(async move {
             let _unrecorded = unrecorded;
-            // Moved here, and so dropped before: what is handed in later finds out by itself.
+            // Moved here so that it is dropped before `_unrecorded`: a later `send` then fails, and `send` itself gives
+            // the chunk up.
             let mut waiting = handed_in;
             let mut batch = Vec::with_capacity(BATCH);
             while waiting.recv_many(&mut batch, BATCH).await > 0 {
@@ -119,8 +120,8 @@ impl Recorder {
     }
 }
 
-/// Held by the task. At its end nobody records what ends from now on, or what it held: these chunks lose their
-/// leases, and others run them again. In a stop there are none left.
+/// Held by the recorder's task. When the task ends, nobody records outcomes any more, so all owned chunks lose their
+/// leases, and other workers run them again. When the process stops in good order, no chunk is left by then.
 struct Unrecorded {
     owned: Arc<Owned>,
     #[expect(dead_code, reason = "held for its end, which comes last")]
@@ -303,7 +304,7 @@ impl Flusher {
     }
 }
 
-/// Counts an outcome that is recorded.
+/// Counts a recorded outcome.
 fn count(kind: Kind, owned: &OwnedChunk) {
     let chunk = &owned.chunk;
     let dataset = chunk.dataset.clone().unwrap_or_default();

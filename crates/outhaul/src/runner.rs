@@ -137,7 +137,7 @@ pub(crate) fn first_line(payload: &(dyn Any + Send)) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// Marks a failure that came about while the process had no descriptors: many errors do not say that they did.
+/// Marks a failure that happened while the process had no descriptors left. Many errors do not say that themselves.
 fn tolerate(mut ended: Ended) -> Ended {
     if let Ended::Returned(Err(Failed::Retryable(cause))) = &mut ended {
         cause.no_descriptors = cause.no_descriptors || descriptors::are_short();

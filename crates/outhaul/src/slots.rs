@@ -107,8 +107,8 @@ impl Slots {
         self.lock().iter().map(|held| held.slot).collect()
     }
 
-    /// Takes in what a heartbeat found, and returns what was lost. What it `wanted` was read after `asked`, so
-    /// that a slot that was given back and taken again meanwhile is younger than that, and not lost.
+    /// Takes the result of a heartbeat, and returns the lost slots. `wanted` was read after `asked`. A slot that was
+    /// given back and taken again during the call is therefore younger than `asked`, and is not lost.
     pub(crate) fn beat(&self, wanted: &[Slot], renewed: &[Slot], asked: Instant) -> Vec<Slot> {
         let mut lost = Vec::new();
         self.lock().retain(|held| {
@@ -138,11 +138,11 @@ mod tests {
         let (asked, wanted) = (at(10), slots.all());
         assert_eq!(slots.drain_idle(Duration::ZERO).len(), 2);
         slots.add(&[first], at(20), span);
-        // The store saw neither: both had been given back.
+        // The store found neither slot: both had been given back.
         assert_eq!(slots.beat(&wanted, &[], asked), []);
         assert_eq!(slots.count(queue), (1, 1));
 
-        // One that was held all the time is lost.
+        // A slot that was held all the time is lost.
         assert_eq!(slots.beat(&slots.all(), &[], at(30)), [first]);
         assert_eq!(slots.count(queue), (0, 0));
     }

@@ -72,7 +72,7 @@ pub struct Submission {
     pub unique_key: Option<String>,
 }
 
-/// What was asked for beside the payload. The order and the form of its members are part of stored hashes.
+/// The parts of a request other than the payload. The order and the form of its members are part of stored hashes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Asked<'a> {
@@ -80,7 +80,7 @@ struct Asked<'a> {
     run_at: Option<String>,
     labels: &'a BTreeMap<String, String>,
     on_failure: OnFailure,
-    // Only where there is something to say, so that keys of jobs without parents keep their meaning.
+    // Left out if empty, so that the hashes of jobs without parents do not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     depends_on: Option<&'a Vec<JobId>>,
     #[serde(skip_serializing_if = "Option::is_none")]

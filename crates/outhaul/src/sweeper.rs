@@ -1,5 +1,5 @@
-//! The sweeper: removes staged files and open uploads of writers that no longer run, and finds out whether they
-//! published over the file that is recorded. What it cannot remove or find out is tried again.
+//! The sweeper: removes staged files and open uploads of writers that no longer run, and checks whether those writers
+//! replaced the recorded file. If a removal or a check fails, the next sweep tries again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::duty::{Duty, Next};
 use crate::registry::Registry;
 
 const BATCH: u32 = 100;
-/// How many attempts are asked about at once.
+/// How many leases one store call asks about.
 const LEASES: usize = 1000;
 
 /// Clears away what unfinished writers left.
@@ -33,9 +33,10 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Removes what attempts staged that have ended: their processes were killed, or threads of theirs
-    /// went on. First the look, then the question who runs: an attempt runs before it stages anything, and
-    /// one that has ended never runs again. Returns whether all of it is gone.
+    /// Removes the staged files of attempts that have ended. Such files are left when a process was killed, or when a
+    /// thread of an attempt went on writing. The order matters: first list the staged files, then ask which attempts
+    /// run. An attempt is RUNNING before it stages anything, and one that has ended never runs again. Returns whether
+    /// all those files are gone.
     async fn remove_staged(&self) -> StoreResult<bool> {
         let mut all = true;
         for handler in self.registry.handlers() {
@@ -76,8 +77,9 @@ impl Sweeper {
         Ok(true)
     }
 
-    /// Removes first, looks then: a late publish of the dead writer fails from the removal on, so that the look
-    /// sees whatever it has published. Returns the generation that the storage no longer holds.
+    /// Removes the leftover first, then checks the recorded file. After the removal a late publish of the dead writer
+    /// fails, so the check sees everything that the writer has published. Returns the generation that the storage no
+    /// longer holds, if any.
     async fn settle(&self, unfinished: &Unfinished) -> Result<Option<i64>, String> {
         self.remove(&unfinished.leftover).await?;
         match &unfinished.recorded {
@@ -97,8 +99,8 @@ impl Duty for Sweeper {
 
     async fn run_once(&self) -> StoreResult<Next> {
         let leftovers = self.store.files_leftover(BATCH).await?;
-        // After the list: its writers have ended, so that whatever they staged is gone before anybody looks at
-        // what they published.
+        // Must come after the list: the listed writers have ended, so their staged files are gone before `settle`
+        // checks what they published.
         if !self.remove_staged().await? {
             return Ok(Next::Later);
         }

@@ -15,7 +15,7 @@ const MAX_NAME: usize = 128;
 const MAX_PROBLEMS: usize = 1001;
 
 /// The body with every word replaced by what `meaning` says of it; or all problems with their places.
-/// Member names and everything but texts are left as they are written.
+/// Only strings that are values change; member names, numbers and other values stay as they are written.
 pub(crate) fn render(
     body: &Json,
     meaning: &mut dyn FnMut(&str) -> Result<String, String>,
@@ -42,7 +42,7 @@ pub(crate) fn has_word(text: &str) -> bool {
     text.contains(OPEN)
 }
 
-/// Goes through the text of a body once, and writes it anew.
+/// Goes through the text of a body once and writes the filled-in text.
 struct Walk<'a, 'm> {
     lexer: Lexer<'a>,
     rendered: String,

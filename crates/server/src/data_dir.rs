@@ -1,5 +1,5 @@
-//! The folder of the embedded parts. Nobody but the user that the process runs as may look into it, unless
-//! `storage.file_access` lets others read files that are kept in it.
+//! The folder of the embedded parts. Only the user that the process runs as may open it, unless `storage.file_access`
+//! lets others read the files of a storage inside it.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,8 @@ use outhaul_export::settings::{FileAccess, StorageTarget};
 
 use crate::config::Config;
 
-/// Makes the folder if the database or the storage is to be in it. One that an earlier version made is closed
-/// to others.
+/// Makes the folder if the database or the storage is to be in it. A folder that an earlier version left open is closed
+/// to other users.
 pub(crate) fn prepare(config: &Config) -> io::Result<()> {
     let folder = &config.data_dir;
     let database = config.database.url.expose().strip_prefix("sqlite:").map(Path::new);
@@ -23,7 +23,7 @@ pub(crate) fn prepare(config: &Config) -> io::Result<()> {
     if has(database) || has(storage) {
         make(folder, access)?;
     }
-    // A database elsewhere.
+    // The database is in another folder.
     if let Some(parent) = database.and_then(Path::parent).filter(|_| !has(database)) {
         make(parent, FileAccess::Owner)?;
     }
@@ -42,7 +42,8 @@ fn make(folder: &Path, access: FileAccess) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Takes from others what they must not do. A folder that is open to all by intent (`/tmp`) stays so.
+/// Removes the permissions that other users must not have. A folder with the sticky bit, such as `/tmp`, is open to all
+/// on purpose and keeps its mode.
 #[cfg(unix)]
 fn close(folder: &Path, access: FileAccess) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

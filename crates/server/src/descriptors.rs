@@ -1,16 +1,18 @@
-//! File descriptors: the limit is raised as far as the process may, and clients get no more of them than jobs
-//! can spare. API and workers share one table, so a flood of connections must not take what jobs need.
+//! File descriptors: the process raises its limit as far as it may, and client connections get only the descriptors
+//! that jobs do not need. API and workers share one table, so a flood of connections must not take descriptors from
+//! jobs.
 
 use crate::config::Config;
 use crate::roles::Roles;
 
 /// The most connections, whatever the limit.
 const MOST: u64 = 4096;
-/// Some connections are always let in, so that a process with a very low limit still answers for its health.
+/// The fewest connections, whatever the limit, so that a process with a very low limit still answers `/healthz`.
 const FEWEST: u64 = 16;
 /// A connection may have a file open beside itself: a download from local storage does.
 const PER_CONNECTION: u64 = 2;
-/// Logs, listeners, timers, wake-ups, certificates, the broker, the keys of tokens, idle connections to steps.
+/// Descriptors of the process itself: logs, listeners, timers, wake-ups, certificates, the broker, the keys of tokens,
+/// idle connections to steps.
 const OURS: u64 = 128;
 /// A chunk may have its source (a SQLite file has two more beside it), its staged file or several parts of an
 /// upload, and a few calls of steps open.
@@ -18,13 +20,13 @@ const PER_CHUNK: u64 = 12;
 /// The embedded database with its log and its index, for readers and the writer.
 const EMBEDDED: u64 = 32;
 
-/// Raises the limit to the hard one, and returns what it is then; `None`: it is not known here.
+/// Raises the soft limit to the hard limit, and returns the new limit; `None`: the system has none.
 pub(crate) fn raise() -> Option<u64> {
     #[cfg(unix)]
     {
         use nix::sys::resource::{Resource, getrlimit, setrlimit};
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-        // Some systems take no more than this, whatever they call the hard limit.
+        // Some systems accept no more than 10,240, whatever hard limit they report.
         for wanted in [hard, hard.min(10_240)].into_iter().filter(|wanted| *wanted > soft) {
             if setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
                 return Some(wanted);
@@ -36,7 +38,7 @@ pub(crate) fn raise() -> Option<u64> {
     None
 }
 
-/// How many connections leave jobs what they need, with this limit.
+/// How many connections the limit allows without taking descriptors that jobs need.
 pub(crate) fn connections(limit: Option<u64>, config: &Config, roles: Roles) -> usize {
     let Some(limit) = limit else { return MOST as usize };
     let room = limit.saturating_sub(needed(config, roles)) / PER_CONNECTION;
@@ -50,11 +52,11 @@ pub(crate) fn connections(limit: Option<u64>, config: &Config, roles: Roles) -> 
     room.clamp(FEWEST, MOST) as usize
 }
 
-/// What database, sources, files and brokers may have open at once.
+/// How many descriptors the database, sources, files and brokers may need at once.
 fn needed(config: &Config, roles: Roles) -> u64 {
     let database = match config.database.url.expose().starts_with("sqlite:") {
         true => EMBEDDED,
-        // Each purpose has a few for transactions beside its own.
+        // Twice the pools: each purpose also has a few connections for transactions.
         false => 2 * u64::from(config.database.api_connections + config.database.engine_connections),
     };
     let chunks = if roles.worker { u64::from(config.worker.concurrency) } else { 0 };

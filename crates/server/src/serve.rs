@@ -91,7 +91,7 @@ pub enum StartError {
     /// What tokens are verified with.
     #[error("tokens cannot be verified: {0}")]
     Auth(#[source] SetupError),
-    /// A dataset that would publish over another's files.
+    /// A dataset that would overwrite another dataset's files.
     #[error("{0}")]
     BasePath(#[source] ForeignBasePath),
     /// A dataset that relies on row-level security which does not hold.
@@ -111,7 +111,7 @@ pub struct Running {
     bounds: Bounds,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
-    /// The parts that this process lives by.
+    /// The parts that must live as long as this process.
     vitals: Vitals,
 }
 
@@ -126,7 +126,7 @@ impl Running {
         self.health_addr
     }
 
-    /// Starts a part that ends with the process, and not before.
+    /// Starts a part that must live as long as the process.
     fn add(&mut self, name: &'static str, part: impl Future<Output = ()> + Send + 'static) {
         self.tasks.push(tokio::spawn(self.vitals.part(name).run(part)));
     }
@@ -174,7 +174,7 @@ pub async fn open_database(config: &Config, migrate: bool) -> Result<Opened, Sta
     outhaul_store::open(&config.database.url, config.store, options).await.map_err(StartError::Database)
 }
 
-/// Where datasets publish their files. None, if their configuration is wrong: that is said elsewhere.
+/// The base paths of all datasets. Empty if the datasets' configuration is wrong, which is reported elsewhere.
 pub(crate) fn base_paths(config: &Config) -> Vec<String> {
     let exports = Exports::new(&config.export).ok();
     let datasets = exports.iter().flat_map(Exports::datasets);
@@ -246,7 +246,7 @@ async fn check_row_security(handler: &ExportHandler) -> Result<(), StartErrors> 
     Err(StartErrors(certain.into_iter().map(StartError::RowSecurity).collect()))
 }
 
-/// Refuses to start where a dataset would publish over another's files: `default` has moved, for example.
+/// Refuses to start if a dataset would overwrite another dataset's files, for example because `default` has moved.
 async fn check_base_paths(exports: &Exports, store: &dyn Store) -> Result<(), StartErrors> {
     let recorded = store.base_paths().await.map_err(StartError::Database)?;
     let foreign = exports.foreign_base_paths(&recorded);
@@ -364,7 +364,7 @@ pub async fn start(config: Config, roles: Roles, registry: Registry) -> Result<R
 pub enum Ended {
     /// A signal asked for it.
     Asked,
-    /// It can no longer do its work, and should be started anew.
+    /// The process can no longer do its work and should be restarted.
     Broken(Broken),
 }
 
@@ -422,7 +422,7 @@ impl Signals {
     }
 
     /// Waits for a signal or a broken process, then stops; a second signal ends the process at once. A broken
-    /// process first gives back what it owns, and shows meanwhile at `/healthz` what is broken.
+    /// process first gives back its chunks. Until it ends, `/healthz` says what is broken.
     pub async fn wait_then_stop(mut self, running: Running) -> Ended {
         let ended = tokio::select! {
             () = self.next() => Ended::Asked,

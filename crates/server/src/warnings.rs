@@ -1,4 +1,4 @@
-//! Warnings about a configuration that is allowed but deserves a second look. `serve` logs them at start, and
+//! Warnings about settings that are allowed but may be mistakes. `serve` logs them at start, and
 //! `outhaul check` prints them as WARN lines. A warning changes no exit code and stops nothing.
 
 mod postgres_tls;

@@ -49,7 +49,7 @@ async fn a_thousand_idle_connections_fail_no_job() {
     stack.make_positions(&KEYS, &["2025-03-15"]).await;
     let (api, limited) = start(&stack, 1024).await;
     let address = limited.base.strip_prefix("http://").expect("a URL").to_owned();
-    // Each says nothing and, once it is hung up on, comes back.
+    // Each client sends nothing and connects again when it is disconnected.
     let over = Arc::new(AtomicBool::new(false));
     let idle: Vec<_> = (0..1000)
         .map(|_| {

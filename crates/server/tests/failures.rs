@@ -149,7 +149,7 @@ async fn a_worker_that_does_not_know_a_dataset_leaves_it_for_others() {
     let stack = Stack::new(Kind::PostgresLocal, &before).await;
     stack.make_positions(&["ABC"], &["2025-03-15"]).await;
     let mut old = stack.spawn_watched("old", "worker");
-    // It has read its configuration then.
+    // By then the worker has read its configuration.
     old.listens().await;
     stack.configure(&after);
     let mut api = stack.serve("api", "api,scheduler").await;
@@ -244,7 +244,7 @@ async fn a_secret_is_nowhere(kind: Kind) {
                 client.http.get(format!("{}{path}", client.base)).send().await.expect("the API answers");
             shown += &answer.text().await.expect("text");
         }
-        // Whoever may see the job is told neither an address nor a database nor a user; operators are.
+        // The job shows neither an address nor a database nor a user; operators see them.
         for ours in ["127.0.0.1", "nowhere", "no_such_database", "reader", "refused"] {
             assert!(!shown.contains(ours), "{ours}: {shown}");
         }

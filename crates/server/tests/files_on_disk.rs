@@ -59,7 +59,7 @@ async fn other_users_of_the_machine_read_nothing() {
     fs::write(data.join("outhaul.db"), "").expect("make the database");
     open_to(&data, 0o755);
     open_to(&data.join("outhaul.db"), 0o644);
-    // The folder of the test is nobody's business either, and must not be what closes the data.
+    // Open the folder of the test, which is closed by default: the data must be closed by its own modes.
     open_to(stack.dir.path(), 0o755);
 
     let server = stack.serve("server", "api,worker,scheduler").await;
@@ -123,11 +123,11 @@ async fn a_second_installation_is_refused_by_a_folder() {
     let (well, text) = said(outhaul(&first, &["check"]).output().expect("run check"));
     assert!(well, "{text}");
 
-    // The other one is gone for good.
+    // The other installation is gone for good.
     fs::remove_file(&marker).expect("remove the marker");
     let other = second.serve("server", "api,worker,scheduler").await;
     refusal(said(outhaul(&first, &["serve"]).output().expect("run serve")));
-    // It notices while it runs, too.
+    // A running process notices it, too.
     fs::write(&marker, "somebody").expect("change the marker");
     // An answer is remembered for a second.
     let problem = loop {

@@ -182,7 +182,7 @@ async fn a_published_file_that_nobody_recorded(kind: Kind, cancelled: bool) {
     let query = "with free as materialized (select set_config('lock_timeout', '0', true)), \
          gate as materialized (select pg_advisory_xact_lock_shared(42) from free) \
          select note, :key as key, :effective_date as day from gate, notes";
-    // Not lost while the machine is busy: there is one attempt.
+    // A long lease: there is one attempt, which must not be lost on a busy machine.
     let brisk =
         BRISK.replace("max_attempts = 3", "max_attempts = 1").replace("lease = \"3s\"", "lease = \"20s\"");
     let stack = Stack::new(kind, &format!("{brisk}{}", warehouse(kind, query))).await;
@@ -202,7 +202,7 @@ async fn a_published_file_that_nobody_recorded(kind: Kind, cancelled: bool) {
     forced["output"] = json!({ "force": true });
     let id = client.submit(&forced).await;
     gate.reached_by(1).await;
-    // It is the writer already. From here on it can publish, and not record.
+    // The worker is the writer already. From here on it can publish, but not record.
     let mut holder = PgConnection::connect(stack.postgres_url()).await.expect("the database answers");
     let mut held = holder.begin().await.expect("begin");
     sqlx::query("select from file_cache for update").execute(&mut *held).await.expect("lock the file's row");
@@ -225,7 +225,7 @@ async fn a_published_file_that_nobody_recorded(kind: Kind, cancelled: bool) {
         assert_eq!((status, &job["status"]), (202, &json!("CANCELLED")));
     }
     worker.kill9();
-    // The statement would go on without its worker.
+    // The statement would go on after its worker was killed.
     let sql = sqlx::AssertSqlSafe(format!("select pg_terminate_backend(pid, 10000) {waiting}"));
     sqlx::query(sql).execute(&mut looker).await.expect("it answers");
     held.rollback().await.expect("rollback");

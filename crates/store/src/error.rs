@@ -21,25 +21,25 @@ pub(crate) fn from_sqlx(error: sqlx::Error) -> StoreError {
     if later { StoreError::Unavailable(error.into()) } else { StoreError::Refused(error.into()) }
 }
 
-/// Why the server rolled back a statement, and its transaction, that may simply be run again.
+/// Why the server rolled back a statement with its transaction, if both may simply run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undone {
-    /// Another transaction got in the way: a deadlock, or a serialization failure where something between
-    /// decides on the isolation level.
+    /// Another transaction got in the way: a deadlock, or a serialization failure if a role or a pooler
+    /// raises the isolation level.
     Conflict,
     /// The statement was prepared before a view or table got other columns. PostgreSQL never runs it on that
     /// connection again.
     StalePlan,
 }
 
-/// Whether, and why, the verb that failed so was rolled back and may be run again.
+/// Why the failed verb was rolled back and may run again; `None`: it may not.
 pub(crate) fn undone(error: &StoreError) -> Option<Undone> {
     let StoreError::Unavailable(cause) = error else { return None };
     undid(cause.downcast_ref()?)
 }
 
-/// Whether others got in the way of a transaction, which the server rolled back: a conflict, or a lock that was
-/// not to be had in time.
+/// Whether the server rolled a transaction back because of others: a conflict, or a lock that did not become free in
+/// time.
 pub(crate) fn rolled_back(error: &StoreError) -> bool {
     let StoreError::Unavailable(cause) = error else { return false };
     let Some(error) = cause.downcast_ref::<sqlx::Error>() else { return false };
@@ -51,14 +51,15 @@ fn undid(error: &sqlx::Error) -> Option<Undone> {
     let error = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
     match error.code() {
         "40001" | "40P01" => Some(Undone::Conflict),
-        // 0A000 is also what a defect of ours would get. The message may be in any language.
+        // A bug of ours could cause 0A000, too. The routine decides, because the message may be in any language.
         "0A000" if error.routine() == Some("RevalidateCachedQuery") => Some(Undone::StalePlan),
         _ => None,
     }
 }
 
 /// PostgreSQL's SQLSTATEs and SQLite's result codes of conditions that pass: connection, resources,
-/// operator intervention, read-only, deadlock, lock timeout, transactions that idled or lasted too long; busy, locked, full, I/O, read-only.
+/// operator intervention, read-only, deadlock, lock timeout, transactions that idled or lasted too long; busy, locked,
+/// full, I/O, read-only.
 fn passes(code: &str) -> bool {
     if code.len() == 5 {
         return ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class))

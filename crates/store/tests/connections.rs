@@ -1,5 +1,5 @@
-//! How the PostgreSQL store connects: settings of its own whatever the defaults of the database, statements
-//! that outlive a change of the schema, and a server that is away is not dialled once per call.
+//! How the PostgreSQL store connects: it uses its own settings whatever the defaults of the database, its statements
+//! survive a change of the schema, and it does not dial a server that is down once per call.
 
 #![expect(clippy::unwrap_used, reason = "whatever fails in a helper fails its test")]
 

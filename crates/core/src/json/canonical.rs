@@ -1,5 +1,6 @@
 //! One spelling of equal JSON, for hashes: no white space, members by name, one way to write a text or a number.
-//! Numbers that a 64-bit float cannot hold keep all their digits: two accounts of 30 digits are not the same.
+//! Numbers that a 64-bit float cannot hold keep all their digits, so that two different account numbers of 30
+//! digits stay different.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -87,7 +88,8 @@ fn spelled(token: &str) -> Cow<'_, str> {
     Cow::Owned(serde_json::to_string(&*unescaped(token)).unwrap_or_default())
 }
 
-/// One spelling of a number: `5.0` is `5`. What a float would round is spelled out as digits and an exponent.
+/// One spelling of a number: `5.0` is `5`. A number that a float would round is spelled out as digits and an
+/// exponent.
 fn number(word: &str) -> Cow<'_, str> {
     if word != "-0" && (word.parse::<u64>().is_ok() || word.parse::<i64>().is_ok()) {
         return Cow::Borrowed(word);
@@ -112,7 +114,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// `None`: the exponent is beyond counting.
+    /// `None`: the exponent is too large to count.
     fn of(word: &str) -> Option<Self> {
         let (negative, word) = word.strip_prefix('-').map_or((false, word), |rest| (true, rest));
         let (mantissa, exponent) = word.split_once(['e', 'E']).unwrap_or((word, "0"));

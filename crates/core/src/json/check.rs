@@ -1,5 +1,5 @@
-//! Checks JSON text without keeping it: a body of brackets must not grow in memory. Depth, numbers and texts are
-//! looked at by the JSON library; here that no member is there twice, and that none has a reserved name.
+//! Checks JSON text without building values, because a body full of brackets must not grow in memory. The JSON library
+//! checks depth, numbers and strings. This file checks that no member occurs twice, and that none has a reserved name.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -14,7 +14,7 @@ use super::RESERVED;
 const MAX_NAME_CHARS: usize = 128;
 /// The most members that are listed.
 const MAX_FAULTS: usize = 100;
-/// Once their pointers have more bytes than this, no further one is listed.
+/// Once the pointers of the listed members have more bytes than this, no further member is listed.
 const MAX_FAULT_BYTES: usize = 10_000;
 /// Objects of more members than this keep their names in a set.
 const FEW: usize = 16;
@@ -22,7 +22,7 @@ const FEW: usize = 16;
 /// Why text is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It is not JSON; the sentence ends in `at line L column C`.
+    /// The text is not JSON; the sentence ends in `at line L column C`.
     Syntax(String),
     /// Members that may not be there.
     Members(Vec<Fault>),
@@ -80,7 +80,8 @@ impl Place<'_> {
         }
     }
 
-    /// Whether the member could be listed: a text of nothing but faults must not become a larger answer.
+    /// Whether the member could be listed. The number is limited, because a text full of faults must not cause an
+    /// answer that is larger than the text.
     fn fault(&self, message: impl Into<String>) -> bool {
         let mut faults = self.faults.borrow_mut();
         let said: usize = faults.iter().map(|fault| fault.pointer.len()).sum();

@@ -1,5 +1,5 @@
-//! The tokens of JSON text that was checked before. Unlike a deserialiser, it shows numbers and texts as they were
-//! written.
+//! The tokens of JSON text that was checked before. Unlike a deserialiser, the lexer shows numbers and strings as
+//! they were written.
 
 use std::borrow::Cow;
 
@@ -54,7 +54,7 @@ impl<'a> Iterator for Lexer<'a> {
                         _ => at += 1,
                     }
                 }
-                // Beyond the end only where the text is not JSON.
+                // Beyond the end only if the text is not JSON.
                 let end = (at + 1).min(bytes.len());
                 Token::Text(self.take(if self.rest.is_char_boundary(end) { end } else { bytes.len() }))
             }

@@ -1,9 +1,9 @@
 //! JSON as text: payloads, results and the bodies of definitions. A tree of values costs up to 70 times the bytes
-//! of its text, so none is made of what a client sends; the text is checked once and then passed on as it is. Numbers
-//! keep all their digits that way.
+//! of its text, so no tree is built from what a client sends: the text is checked once and then passed on unchanged.
+//! That way numbers keep all their digits.
 //!
-//! Some JSON that can be written cannot be read back, or reads back as something else, and one such row would stop
-//! whoever meets it: it is refused before it is stored.
+//! Some JSON can be written and not be read back, or is read back as something else. One row with such JSON would stop
+//! every process that reads the row, so such JSON is refused before it is stored.
 
 mod canonical;
 mod check;
@@ -23,8 +23,8 @@ pub use check::{Fault, Wrong, child};
 pub use lexer::{Lexer, Token, unescaped};
 pub use shallow::Object;
 
-/// The deepest JSON that is stored, as a payload or as a result: less than readers take (127), for an
-/// envelope goes around it.
+/// The deepest JSON that is stored, as a payload or as a result. Readers accept 127 levels; the difference is for the
+/// envelope around it.
 pub const MAX_DEPTH: usize = 120;
 
 /// The beginning of member names that the JSON library keeps for itself: an object with such a member is
@@ -36,7 +36,7 @@ pub fn problem(json: &str) -> Option<String> {
     if is_too_deep(json) {
         return Some(format!("is nested deeper than {MAX_DEPTH} levels"));
     }
-    // The library escapes no character of it, so that it stands there as it is.
+    // The library escapes no character of the prefix, so a plain search finds it.
     let reserved = json.match_indices(RESERVED).any(|(at, _)| json[..at].ends_with('"'));
     reserved.then(|| format!("holds a text that begins with `{RESERVED}`, which is reserved"))
 }

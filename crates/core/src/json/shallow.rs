@@ -1,5 +1,5 @@
-//! The members of an object as values, as far down as they are looked at. Lists and objects below that are left
-//! empty: they only have to be told apart from other values, and a tree of them would cost many times the text.
+//! The members of an object as values, down to the depth that the callers read. Lists and objects below that depth are
+//! left empty: callers only need to distinguish them from other values, and a full tree would cost many times the text.
 
 use std::fmt;
 

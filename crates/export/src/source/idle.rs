@@ -24,7 +24,7 @@ impl<T: Send + 'static> Idle<T> {
         Arc::new(Self { shelf: Mutex::new(Shelf { kept: HashMap::new(), watched: false }), keep_for })
     }
 
-    /// Takes what is kept under a name, and says for how long it was.
+    /// Takes the value that is kept under a name, with the time for which it was kept.
     pub(super) fn take(&self, name: &str) -> Option<(T, Duration)> {
         self.lock().kept.remove(name).map(|(since, item)| (item, since.elapsed()))
     }

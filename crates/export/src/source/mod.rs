@@ -172,7 +172,7 @@ impl<'a> Outflow<'a> {
         Self { dataset, max_row_bytes, buffer: BytesMut::new(), rows: 0, bytes: 0 }
     }
 
-    /// Refuses a row that has too many bytes. The same row would come again: no further attempt can help.
+    /// Refuses a row that has too many bytes. The failure is fatal: another attempt would meet the same row.
     fn admit(&self, bytes: usize) -> Result<(), Failed> {
         if bytes <= self.max_row_bytes {
             return Ok(());
@@ -183,7 +183,7 @@ impl<'a> Outflow<'a> {
         Err(Failed::Fatal(Cause::with_detail(text, detail)))
     }
 
-    /// Adds one row; hands on what is full.
+    /// Adds one row; passes on the buffer when it is full.
     async fn push(
         &mut self,
         csv: Bytes,
@@ -253,16 +253,16 @@ fn short(message: &str) -> String {
     }
 }
 
-/// The failure of a source that cannot be reached or read now. Why is for operators: it may name addresses,
-/// users and settings.
+/// The failure of a source that cannot be reached or read now. The cause may name addresses, users and settings, so
+/// only operators see it.
 fn not_available(source: &str, why: &str, error: &sqlx::Error) -> Failed {
     let text = format!("source `{source}` is not available");
     let detail = format!("{text}: {why}");
     Failed::Retryable(Cause::with_detail(text, detail).of(error))
 }
 
-/// The failure of a dataset whose rows might be shown to those who may not see them. What is wrong, and what to
-/// do, is for operators: it names users, tables and settings.
+/// The failure of a dataset whose rows might be shown to callers who may not see them. The cause and the remedy name
+/// users, tables and settings, so only operators see them.
 pub(crate) fn insecure(dataset: &str, problem: &str, is_certain: bool) -> Failed {
     let holds = if is_certain { "does not hold" } else { "cannot be looked at now" };
     let cause = Cause::with_detail(format!("row-level security of dataset `{dataset}` {holds}"), problem);

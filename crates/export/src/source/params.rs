@@ -145,7 +145,7 @@ impl Template {
         &self.claims
     }
 
-    /// Whether it asks for `:key`.
+    /// Whether the query uses `:key`.
     pub fn uses_key(&self) -> bool {
         self.pieces.iter().any(|(_, param)| *param == Param::Key)
     }

@@ -1,18 +1,18 @@
-//! How transactions on a PostgreSQL source are ended from outside: our own that must stop, and those that an
-//! earlier holder of a slot left at work. Nobody else's is ever ended.
+//! Ends transactions on a PostgreSQL source from another connection: our own transactions that must stop, and
+//! transactions that an earlier holder of the slot left running. Nobody else's transaction is ever ended.
 //!
-//! Behind a pooler in transaction mode a backend serves one client after the other, so that its pid, its start and
-//! its session's name say nothing about whose work it does now. Each of our transactions therefore has a name that
+//! Behind a pooler in transaction mode a backend serves one client after the other. So the backend's pid, start time
+//! and session name do not say whose transaction it runs now. Each of our transactions therefore has a name that
 //! nothing else ever has, `SLOT#RANDOM`, set LOCAL as its `application_name`: a backend has that name exactly as
-//! long as it runs that transaction. The statement that ends a backend asks for the name itself.
+//! long as it runs that transaction. The statement that ends a backend selects it by that name.
 //!
-//! What remains is the time between the statement's look at the name and its signal, some microseconds, in which
-//! the transaction could end and the pooler could hand its backend on:
+//! One race remains. Between the statement's check of the name and its signal pass some microseconds, in which the
+//! transaction could end and the pooler could give its backend to another client:
 //!
-//! - To a transaction of our own this cannot happen. We close its connection first, without COMMIT, and a pooler
+//! - With a transaction of our own this cannot happen. We close its connection first, without COMMIT, and a pooler
 //!   closes the backend of a client that leaves in the middle of a transaction. Once COMMIT was sent, nothing is
 //!   ended any more: the query is over.
-//! - To a transaction of an earlier holder it can happen only if that process is alive, has lost its slot, and
+//! - With a transaction of an earlier holder it can happen only if that process is alive, has lost its slot, and
 //!   sends its COMMIT within these microseconds.
 
 use std::time::Duration;
@@ -21,11 +21,11 @@ use sha2::{Digest as _, Sha256};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgConnection;
 
-/// PostgreSQL cuts longer names, and two cut names could meet.
+/// PostgreSQL truncates longer names, and two truncated names could be equal.
 const MAX_NAME_BYTES: usize = 63;
-/// What makes a transaction's name its own: `#` and 12 hexadecimal digits.
+/// Length of the suffix that makes a transaction's name unique: `#` and 12 hexadecimal digits.
 const MARK_BYTES: usize = 13;
-/// How long to wait before looking again whether what was told to end has ended.
+/// How long to wait between two checks whether a signalled transaction has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A slot's name as `application_name` takes it: ASCII, and with room for a transaction's mark.
@@ -40,7 +40,7 @@ pub(super) fn session_name(slot: &str) -> String {
     format!("{}~{hash}", readable.take(MOST - 1 - hash.len()).collect::<String>())
 }
 
-/// A name for one transaction of a session, which nothing else ever has.
+/// A unique name for one transaction of a session.
 pub(super) fn transaction_name(session: &str) -> String {
     format!("{session}#{:012x}", rand::random::<u64>() >> 16)
 }
@@ -79,8 +79,8 @@ fn named(session: &str) -> String {
 /// Ends the transactions of a session's name, other than that of the backend `own`, and returns when they have
 /// ended. Needs a connection outside of any transaction: one transaction sees one state of `pg_stat_activity`.
 pub(super) async fn evict(spare: &mut PgConnection, session: &str, own: i32) -> sqlx::Result<()> {
-    // Without waiting for the end of each: the next would then be signalled long after it was looked at. Workers of a
-    // parallel query share the name of their leader, and end with it.
+    // Does not wait for each one to end: the next would then be signalled long after its name was checked. Workers of
+    // a parallel query share the name of their leader, and end with it.
     let sql = format!(
         "select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity \
          where {} and usename = current_user and datname = pg_catalog.current_database() \

@@ -1,6 +1,6 @@
 //! Sessions on a PostgreSQL source. A session is one transaction of one chunk; between chunks its connection is
 //! kept under its slot's name. A session that is dropped before [`Session::commit`] ends its transaction on the
-//! server, so that no query goes on for a chunk that stopped. How, and what is never ended: `pg_ending.rs`.
+//! server, so that no query goes on for a chunk that stopped. `pg_ending.rs` describes how, and what is never ended.
 
 use std::io;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use super::pg_ending::{self, crowded, literal, session_name, transaction_name};
 
 /// For round trips that ask the server for next to nothing.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// For ending what an earlier holder of the slot left.
+/// For ending transactions that an earlier holder of the slot left running.
 const EVICT_WITHIN: Duration = Duration::from_secs(30);
-/// Spans the gap between two chunks; frees a source that is no longer read. Idle connections of earlier holders of a
-/// slot are not ended by the next one, so that this is how long they stay.
+/// How long an idle connection is kept: long enough for the gap between two chunks, short enough to free a source that
+/// is no longer read. The next holder of a slot does not end idle connections of earlier holders: they also stay this
+/// long.
 const KEEP_IDLE: Duration = Duration::from_secs(10);
-/// A slot that was used less than this ago was nobody else's meanwhile who could have left something at work: a
-/// holder that dies keeps it for its lease, which is longer.
+/// If a slot was used less than this ago, no other holder can have left a transaction running on it since: a holder
+/// that dies keeps the slot for its lease, which is longer.
 const NOBODY_ELSES: Duration = Duration::from_millis(500);
 /// The name of sessions without a slot.
 const NO_SLOT: &str = "outhaul";
@@ -41,7 +42,7 @@ struct Link {
     notices_loss: bool,
 }
 
-/// What tells a transaction from all others, as long as it lasts.
+/// Identifies a transaction as long as it lasts.
 #[derive(Debug)]
 struct Transaction {
     /// The backend that runs it. Behind a pooler the next transaction may have another.
@@ -54,7 +55,7 @@ pub(super) struct Session {
     sessions: Arc<Sessions>,
     slot: Option<String>,
     link: Option<Link>,
-    /// None before it has begun, and from the moment on in which it is told to commit.
+    /// `None` before the transaction has begun, and as soon as COMMIT is sent.
     transaction: Option<Transaction>,
 }
 
@@ -64,8 +65,8 @@ impl Sessions {
         Arc::new(Self { options, begin: begin_sql(statement_timeout), idle: Idle::new(KEEP_IDLE) })
     }
 
-    /// Begins a transaction, on the slot's kept connection if it still answers. Whatever earlier holders of the slot
-    /// have at work there has ended then.
+    /// Begins a transaction, on the slot's kept connection if it still answers. Transactions that earlier
+    /// holders of the slot left running have ended when this returns.
     pub(super) async fn begin(self: &Arc<Self>, slot: Option<&str>) -> sqlx::Result<Session> {
         let name = slot.map(session_name);
         let (session, crowded) = self.begun(name).await?;
@@ -145,8 +146,8 @@ impl Sessions {
 
 impl Session {
     /// One round trip: read-only, with every setting pinned that shapes the output or limits the query, and without
-    /// notices, which functions may raise with values of rows and the driver would log. Answers whether other
-    /// transactions of the slot's name run, if it shall look.
+    /// notices, which functions may raise with values of rows and the driver would log. With `look`, answers whether
+    /// other transactions of the slot's name run.
     async fn start(&mut self, look: bool) -> sqlx::Result<bool> {
         let link = self.link.as_mut().expect("a session has its connection until it ends");
         let name = transaction_name(self.slot.as_deref().unwrap_or(NO_SLOT));

@@ -282,7 +282,7 @@ fn copy_sql(query: &Query<'_>) -> Result<String, super::params::LiteralError> {
     Ok(format!("COPY (\n{sql}\n) TO STDOUT (FORMAT csv, HEADER)"))
 }
 
-/// What `set role` answers for a role that is not there, among others.
+/// The SQLSTATE of `set role` for a role that does not exist, among others.
 const INVALID_PARAMETER: &str = "22023";
 
 /// The answer to a write in a read-only transaction. Ours always is one, so it says nothing about the
@@ -301,8 +301,8 @@ fn is_about_the_data(code: &str) -> bool {
     code != INVALID_PARAMETER && ["22", "21"].iter().any(|class| code.starts_with(class))
 }
 
-/// SQLSTATEs about the way to the server, who signs in and what the machine has left. Their words name
-/// addresses, users and settings: `no pg_hba.conf entry for host "10.0.0.5"`.
+/// SQLSTATEs about the connection, the login and the resources of the server. Their messages name addresses,
+/// users and settings: `no pg_hba.conf entry for host "10.0.0.5"`.
 fn is_about_the_server(code: &str) -> bool {
     ["08", "28", "3D", "53", "58", "F0"].iter().any(|class| code.starts_with(class))
 }

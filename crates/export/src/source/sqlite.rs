@@ -210,7 +210,7 @@ impl SqliteSource {
         while let Some(row) = outflow.next(&mut rows, stop, sink).await? {
             let row = row.map_err(failed)?;
             outflow.rows += 1;
-            // Before it is copied once more.
+            // Checked before the row is copied.
             outflow.admit(value_bytes(&row))?;
             print_row(&row, &mut csv).map_err(|column| {
                 let cause = format!("column `{column}` holds text that is not UTF-8");

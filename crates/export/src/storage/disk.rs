@@ -1,5 +1,5 @@
-//! What the standard library leaves to each system: who may read what is made, symbolic links that are
-//! not followed, and whether a file can be moved from one folder to another.
+//! File operations that differ between systems: the modes of new files and folders, refusing symbolic links, and
+//! whether a file can be moved from one folder to another.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::settings::FileAccess;
 
-/// Makes a folder and those above it that are missing.
+/// Makes a folder and its missing parent folders.
 pub(super) fn make_folders(folder: &Path, access: FileAccess) -> io::Result<()> {
     match make_folder(folder, access) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => match folder.parent() {
@@ -21,7 +21,7 @@ pub(super) fn make_folders(folder: &Path, access: FileAccess) -> io::Result<()> 
     }
 }
 
-/// Makes one folder. A folder that is there stays as it is.
+/// Makes one folder. An existing folder keeps its mode.
 pub(super) fn make_folder(folder: &Path, access: FileAccess) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
@@ -33,7 +33,7 @@ pub(super) fn make_folder(folder: &Path, access: FileAccess) -> io::Result<()> {
     }
 }
 
-/// Makes a file that is not there. Whatever has its name, also a link, is an error.
+/// Makes a new file. Fails if anything has this name already, also a symbolic link.
 pub(super) fn create_new(path: &Path, access: FileAccess) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -44,7 +44,7 @@ pub(super) fn create_new(path: &Path, access: FileAccess) -> io::Result<File> {
     Ok(file)
 }
 
-/// The group may read, whatever the process's umask takes away.
+/// Lets the group read, whatever the umask of the process says.
 #[cfg(unix)]
 fn open_to_group(
     access: FileAccess,
@@ -60,8 +60,8 @@ fn open_to_group(_: FileAccess, _: u32, _: impl FnOnce(fs::Permissions) -> io::R
     Ok(())
 }
 
-/// Refuses a path with a symbolic link below the root. The root itself may be one. What is not there yet
-/// is no link.
+/// Refuses a path that contains a symbolic link below the root. The root itself may be a link. Missing parts of the
+/// path are accepted.
 pub(super) fn refuse_links(root: &Path, path: &Path) -> io::Result<()> {
     let mut at = root.to_owned();
     for part in path.strip_prefix(root).map_err(io::Error::other)? {
@@ -120,8 +120,8 @@ pub(super) fn can_move(from: &Path, to: &Path) -> io::Result<bool> {
             Err(error) => return Err(error),
         }
     };
-    // Two mounts of one disk have one number, and are two for the system. Linux says so before it looks
-    // whether there is anything to move.
+    // Two mounts of one disk have the same device number, and still files cannot be moved between them. On Linux,
+    // renaming a missing file between two mounts fails with `CrossesDevices` and not with `NotFound`.
     let nothing = format!("move-{:016x}", rand::random::<u64>());
     let moved = fs::rename(from.join(&nothing), to.join(&nothing));
     let crosses = moved.is_err_and(|error| error.kind() == io::ErrorKind::CrossesDevices);

@@ -1,6 +1,6 @@
-//! Why storage did not do what was asked. `what` names the storage and the cause in a few words, for operators;
-//! `told` is the same without the place, for whoever may see the job. The full cause is kept as `source` for
-//! logs. None of them ever holds a secret.
+//! Why a storage call failed. `what` names the storage and the cause in a few words, for operators. `told` is the same
+//! text without the place, for everybody who may see the job. The full cause is kept as `source` for logs. None of
+//! them ever holds a secret.
 
 use std::error::Error as StdError;
 use std::io;
@@ -92,8 +92,8 @@ impl StorageError {
     }
 }
 
-/// What operators and what others are told. Our own words may be read by everybody; those of a library may name
-/// addresses and paths.
+/// The text for operators and the text for others. Our own messages may be read by everybody; messages of a library
+/// may name addresses and paths.
 fn texts(
     act: &str,
     storage: &str,

@@ -23,7 +23,7 @@ use crate::settings::FileAccess;
 const READ_BUFFER: usize = 256 * 1024;
 /// Folders remembered as durable; forgetting them costs a few calls, remembering all would not end.
 const MAX_REMEMBERED: usize = 10_000;
-/// How often a file is opened again that was replaced in between.
+/// How often a file that was replaced while it was being opened is opened again.
 const REPLACED: usize = 10;
 
 /// A folder of this machine or a shared mount.
@@ -41,7 +41,7 @@ pub(super) struct Local {
 
 struct Owned {
     installation: String,
-    /// Where files will be published; the parts of paths that are known beforehand.
+    /// The base paths below which files will be published.
     bases: Vec<String>,
     staging: Staging,
 }
@@ -86,7 +86,7 @@ impl Local {
         Ok(local)
     }
 
-    /// Refuses an installation that is not the owner. One without a name is nobody's.
+    /// Refuses an installation that is not the owner. An installation without a name owns no folder.
     pub(super) fn check_owner(&self, installation: Option<&str>) -> Result<(), StorageError> {
         match owner::read(&self.top).map_err(|error| self.failed("read the owner", error))? {
             Some(owner) if Some(&*owner) != installation => {
@@ -96,7 +96,7 @@ impl Local {
         }
     }
 
-    /// Whether the folder is (still) ours, and files can be moved from staging to where they are published.
+    /// Checks that the folder is (still) ours, and that files can be moved from staging to their final path.
     fn check_owned(&self) -> Result<(), StorageError> {
         let Some(Owned { installation, bases, .. }) = &self.owned else { return Ok(()) };
         let failed = |error| self.failed("use the staging folder", error);
@@ -161,9 +161,9 @@ impl Local {
         Ok(self.root.join(name.as_ref()))
     }
 
-    /// A path as it is on the disk. Where case does not tell names apart, the lower-case letters of a file's key are
-    /// percent-encoded, so that the files of `abc` and `ABC` are two. No letter is encoded in the path of any key, so that
-    /// two paths never meet.
+    /// A path as it is on the disk. On a case-insensitive disk the lower-case letters of a file's key are
+    /// percent-encoded, so that `abc` and `ABC` have two files. The usual paths of keys never encode a letter, so two
+    /// encoded paths are never equal.
     fn name<'a>(&self, path: &'a str) -> Cow<'a, str> {
         let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
         match file.rsplit_once('_') {
@@ -181,7 +181,7 @@ impl Local {
         owned.map(|owned| &owned.staging).ok_or_else(|| io::Error::other("no installation has claimed it"))
     }
 
-    /// Something with the staged files, on a thread that may wait for the disk.
+    /// Runs work on the staged files on a thread that may wait for the disk.
     pub(super) async fn staged<T: Send + 'static>(
         self: &Arc<Self>,
         act: impl FnOnce(&Staging) -> io::Result<T> + Send + 'static,
@@ -191,7 +191,7 @@ impl Local {
         done.map_err(io::Error::other).flatten().map_err(|error| self.failed("remove staged files", error))
     }
 
-    /// Removes what an attempt staged for a path, which makes room for the next one.
+    /// Removes the files that an attempt staged for a path, which makes room for the next attempt.
     pub(super) async fn remove_staged(
         self: &Arc<Self>,
         path: &str,
@@ -201,8 +201,8 @@ impl Local {
         self.staged(move |staging| staging.remove(&path, lease)).await
     }
 
-    /// Moves a durable staged file to its place, durably. `earlier` is what was staged for this place by
-    /// attempts before this one: it is removed first, so that their late renames fail. Blocks.
+    /// Moves a durable staged file to its place, durably. `earlier` are the files that earlier
+    /// attempts staged for this place. They are removed first, so that late renames of those attempts fail. Blocks.
     pub(super) fn publish(&self, staged: Staged, earlier: &[PathBuf], target: &Path) -> io::Result<Renamed> {
         for path in earlier {
             remove_file(path)?;
@@ -338,7 +338,8 @@ fn without_lower_case(key: &str) -> String {
     name
 }
 
-/// What is known of a published file. A link in its place is none, and a link on the way is refused.
+/// What is known of a published file. A symbolic link in the file's place counts as no file; a link in a parent folder
+/// is refused.
 fn published(root: &Path, target: &Path) -> io::Result<Option<fs::Metadata>> {
     disk::refuse_links(root, target.parent().unwrap_or(root))?;
     match fs::symlink_metadata(target) {
@@ -348,7 +349,7 @@ fn published(root: &Path, target: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// Opens a published file, and nothing that a link in its place leads to.
+/// Opens a published file. Does not follow a symbolic link in its place.
 fn open_published(root: &Path, target: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
     for _ in 0..REPLACED {
         if published(root, target)?.is_none() {
@@ -358,7 +359,7 @@ fn open_published(root: &Path, target: &Path) -> io::Result<Option<(File, fs::Me
             Err(error) if disk::is_absent(&error) => continue,
             opened => opened?,
         };
-        // Of the file that is read, which may have been replaced since.
+        // The metadata of the opened file, which may have been replaced since.
         let opened = file.metadata()?;
         if published(root, target)?.is_some_and(|found| disk::same_file(&found, &opened)) {
             return Ok(Some((file, opened)));

@@ -27,7 +27,7 @@ enum Message {
     End,
 }
 
-/// The writing thread. The staged file ends with it unless it was told [`Message::End`].
+/// The writing thread. If the thread ends before [`Message::End`], the staged file is removed.
 struct Writer {
     messages: mpsc::Sender<Message>,
     thread: JoinHandle<io::Result<Durable>>,
@@ -36,7 +36,7 @@ struct Writer {
 /// A staged file with everything in it.
 struct Durable {
     staged: Staged,
-    /// What other attempts had staged for the same place when this file was durable.
+    /// The files that other attempts had staged for the same place when this file was durable.
     others: Vec<PathBuf>,
     total: Total,
 }
@@ -105,10 +105,10 @@ impl LocalFile {
 
     /// Publishes what was written; returns its tag.
     ///
-    /// In this order, stage, look, prove, remove, rename. Whoever holds the lease after the look is the one
-    /// writer of this place since before the look, so everything else that was seen is its predecessors',
-    /// whichever chunk they ran. With those files gone, their renames fail, however late they come. A
-    /// predecessor that stages later has to prove its lease after that, and cannot.
+    /// The order matters: stage, list, prove, remove, rename. An attempt that proves its lease after it listed the
+    /// staged files was the only writer of this place when it listed them. So all other listed files belong to its
+    /// predecessors, whichever chunk they ran. Once those files are removed, the renames of the predecessors fail,
+    /// however late they come. A predecessor that stages later has to prove its lease after that, and cannot.
     pub(super) async fn publish(
         mut self,
         publisher: &dyn Publisher,
@@ -162,7 +162,7 @@ impl Writer {
     }
 }
 
-/// Writes a staged file. One that is not whole is removed: a full disk gets its room back at once.
+/// Writes a staged file. An incomplete file is removed, so that a full disk gets its space back at once.
 fn write_staged(
     local: &Local,
     lease: Lease,
@@ -210,7 +210,7 @@ mod tests {
     fn a_full_disk_and_a_failed_sync_fail_the_attempt() {
         let full = StorageError::io("write", "file:///data", filled("/dev/full"));
         assert!(matches!(&full, StorageError::Retryable { what, .. } if what.contains("it is full")));
-        // It takes every byte and refuses to sync.
+        // This file accepts every byte and refuses to sync.
         let _: io::Error = filled("/dev/null");
     }
 }

@@ -67,12 +67,12 @@ impl Stored {
     }
 }
 
-/// How people get a recorded file.
+/// How a client gets a recorded file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
     /// From this process: the storage is a folder.
     Local,
-    /// By a URL that lets whoever has it read the file for a while.
+    /// By a URL. For a while everybody who has the URL can read the file.
     Url(Url),
     /// Not at all: the storage no longer holds the file.
     Missing,
@@ -88,7 +88,7 @@ pub type ByteStream = BoxStream<'static, Result<Bytes, StorageError>>;
 pub struct Storage {
     place: Place,
     base_path: Arc<str>,
-    /// Who publishes here, see [`Storage::claim`].
+    /// The installation that publishes here, see [`Storage::claim`].
     installation: Option<Arc<str>>,
 }
 
@@ -118,8 +118,8 @@ impl Storage {
     }
 
     /// The same storage, for an installation that publishes below `bases` (and the base path). Without this,
-    /// files can only be read. A folder that belongs to another installation is refused, and so is one
-    /// from whose staging area files cannot be moved below `bases`.
+    /// files can only be read. A folder that belongs to another installation is refused. So is a folder
+    /// if files cannot be moved from its staging area to `bases`.
     pub fn claim(self, installation: &str, bases: &[String]) -> Result<Self, StorageError> {
         let place = match &self.place {
             Place::Local(local) => Place::Local(Arc::new(local.claim(installation, self.bases(bases))?)),
@@ -224,7 +224,7 @@ impl Storage {
         }
     }
 
-    /// Removes the open upload of a writer that never finished. That there is none (any more) is fine.
+    /// Removes the open upload of a writer that never finished. A missing upload is no error.
     /// Staged files of a folder are removed by [`Storage::remove_staged`].
     pub async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), StorageError> {
         match (&self.place, &leftover.upload) {
@@ -233,8 +233,8 @@ impl Storage {
         }
     }
 
-    /// The attempts that have staged files. An attempt that has ended may have some: its process was
-    /// killed, or a thread of it went on writing.
+    /// The attempts that have staged files. An attempt that has ended may still have some, because
+    /// its process was killed or one of its threads went on writing.
     pub async fn staged_attempts(&self) -> Result<HashSet<Lease>, StorageError> {
         match &self.place {
             Place::Local(local) => local.staged(|staging| staging.attempts()).await,
@@ -242,7 +242,7 @@ impl Storage {
         }
     }
 
-    /// Removes what attempts staged that have ended; returns how many files there were.
+    /// Removes the staged files of attempts that have ended; returns how many files there were.
     pub async fn remove_staged(&self, ended: HashSet<Lease>) -> Result<u64, StorageError> {
         match &self.place {
             Place::Local(local) => local.staged(move |staging| staging.remove_all(&ended)).await,

@@ -25,7 +25,7 @@ use super::{Publisher, StorageError};
 pub(super) struct ObjectFile {
     objects: Arc<Objects>,
     lease: Lease,
-    /// What its object carries, see [`Lease::mark`].
+    /// The mark that the object carries, see [`Lease::mark`].
     mark: String,
     path: String,
     before: Before,

@@ -184,11 +184,11 @@ impl Objects {
         Ok((stored, tally.total().sha256))
     }
 
-    /// Signs a URL of the object that was looked at. Where the bucket keeps versions, the URL names its version: a
-    /// newer one that lands before the URL is followed is not handed out.
+    /// Signs a URL of the object that was looked at. If the bucket keeps versions, the URL names the version, so that
+    /// the URL never leads to a newer object.
     pub(super) async fn presign(&self, path: &str, head: &Head, ttl: Duration) -> Result<Url, StorageError> {
         let mut options = SignedUrlOptions::default();
-        // "null" is what S3 calls an object of the time before the bucket kept versions.
+        // S3 gives the version "null" to objects from before versioning was turned on.
         let version = head.version.as_deref().filter(|version| *version != "null");
         if let (Service::S3, Some(version)) = (self.service, version) {
             options = options.with_query([("versionId", version)]);

@@ -1,5 +1,5 @@
-//! Which installation a folder belongs to: `.staging/installation` names it. Two installations count their
-//! chunks alike and would overwrite each other's files, so the second one is refused.
+//! Which installation a folder belongs to: `.staging/installation` names it. Two installations use the same chunk
+//! numbers and would overwrite each other's files, so the second one is refused.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ use crate::settings::FileAccess;
 
 const MARKER: &str = "installation";
 
-/// The installation that a staging folder belongs to; `None`: nobody's yet.
+/// The installation that a staging folder belongs to; `None`: the folder has no owner yet.
 pub(super) fn read(staging: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(staging.join(MARKER)) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
@@ -21,7 +21,7 @@ pub(super) fn read(staging: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Makes an installation the owner of a folder that has none; returns the owner. Of several that try at
+/// Makes an installation the owner of a folder that has none; returns the owner. If several installations try at
 /// once, one succeeds.
 pub(super) fn claim(staging: &Path, installation: &str, access: FileAccess) -> io::Result<String> {
     if let Some(owner) = read(staging)? {
@@ -34,7 +34,7 @@ pub(super) fn claim(staging: &Path, installation: &str, access: FileAccess) -> i
     let marker = staging.join(MARKER);
     match fs::hard_link(&written, &marker) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            // A disk without hard links. Whoever is overwritten here finds out when it looks again.
+            // A disk without hard links. An installation that is overwritten here notices at its next check.
             fs::rename(&written, &marker)?;
         }
         _ => fs::remove_file(&written)?,

@@ -9,7 +9,7 @@ use super::object::{Head, Objects, Service, quoted, same_etag};
 use super::staged::prove;
 use super::{Publisher, StorageError};
 
-/// What a file takes the place of.
+/// The file that is replaced.
 #[derive(Clone, Debug)]
 pub(super) struct Before {
     /// The recorded ETag, where a file is recorded.
@@ -46,8 +46,8 @@ pub(super) async fn put(
         let error = match objects.store.put_opts(&key, bytes.clone(), options).await {
             Ok(done) => match done.e_tag {
                 Some(etag) if !before.taken_over => return Ok(quoted(etag)),
-                // A late PUT of the writer before us names the recorded ETag. If our bytes are those that were
-                // recorded, its condition holds again, and it replaces our file.
+                // A late PUT of the previous writer is conditional on the recorded ETag. If our bytes equal the
+                // recorded ones, that condition is true again, and the late PUT replaces our file.
                 Some(_) => Error::Generic {
                     store: "object",
                     source: "an earlier attempt may have replaced it".into(),

@@ -1,7 +1,7 @@
 //! Where files of a local folder are until they are published:
 //! `.staging/<installation>/<hh>/<target>.<chunk>.<fence>.<random>`. `target` is a hash of the path that the
-//! file is for, so that everything which was ever staged for one path can be found; `hh` are its first two
-//! digits, so that no look has to read a long list.
+//! file is for, so that all files that were staged for one path can be found. `hh` are the first two digits of the
+//! hash, so that no folder gets long.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -22,8 +22,8 @@ pub(super) struct Staging {
     access: FileAccess,
 }
 
-/// A staged file. Unless it is published, it is removed when nobody has it any more: also by a thread
-/// that goes on writing after its attempt was stopped.
+/// A staged file. Dropping it removes the file, unless it was published. That also holds for a thread that goes on
+/// writing after its attempt was stopped.
 #[derive(Debug)]
 pub(super) struct Staged {
     path: PathBuf,
@@ -61,7 +61,7 @@ impl Staging {
         Self { root, top, folder, access }
     }
 
-    /// Makes an empty staged file for a target, under a name that nobody can foresee.
+    /// Makes an empty staged file for a target, under an unpredictable name.
     pub(super) fn create(&self, target: &str, lease: Lease) -> io::Result<(Staged, File)> {
         let (shard, prefix) = self.place(target);
         let path = shard.join(format!("{prefix}{lease}.{:016x}", rand::random::<u64>()));
@@ -76,7 +76,7 @@ impl Staging {
         Ok((Staged { path, published: false }, file))
     }
 
-    /// What other attempts have staged for a target.
+    /// The files that other attempts have staged for a target.
     pub(super) fn others(&self, target: &str, own: &Staged) -> io::Result<Vec<PathBuf>> {
         let (shard, prefix) = self.place(target);
         let mut found = Vec::new();
@@ -89,7 +89,7 @@ impl Staging {
         Ok(found)
     }
 
-    /// Removes what an attempt staged for a target.
+    /// Removes the files that an attempt staged for a target.
     pub(super) fn remove(&self, target: &str, lease: Lease) -> io::Result<()> {
         let (shard, prefix) = self.place(target);
         for name in names(&shard)?.into_iter().filter(|name| name.starts_with(&prefix)) {
@@ -97,7 +97,7 @@ impl Staging {
                 remove_file(&shard.join(name))?;
             }
         }
-        // Earlier versions staged so, and may still run beside this one while they are being replaced.
+        // Earlier versions staged files here, and may still run while they are being replaced.
         remove_file(&self.top.join(lease.to_string()))
     }
 
@@ -111,7 +111,7 @@ impl Staging {
         Ok(attempts)
     }
 
-    /// Removes what these attempts staged; returns how many files there were.
+    /// Removes the files that these attempts staged; returns how many there were.
     pub(super) fn remove_all(&self, attempts: &HashSet<Lease>) -> io::Result<u64> {
         let mut removed = 0;
         self.each(|lease, path| {
@@ -160,7 +160,7 @@ fn lease(chunk: &str, fence: &str) -> Option<Lease> {
     Some(Lease { chunk: ChunkId(chunk.parse().ok()?), fence: fence.parse().ok()? })
 }
 
-/// The names in a folder; none if it is not there, or is none.
+/// The names in a folder; none if the folder is missing or is no folder.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -170,7 +170,7 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
     entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Removes a file; that it is not there (any more) is fine.
+/// Removes a file. A missing file is no error.
 pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if !disk::is_absent(&error) => Err(error),

@@ -115,7 +115,7 @@ async fn the_next_holder_of_a_slot_ends_what_is_left_and_nobody_else() {
     let mut kept = Kept { first: Some(sender), ..Kept::default() };
     let (stale, fresh) = tokio::join!(one.stream(&slow, never(), &mut kept), async {
         begun.await.unwrap();
-        // As long as a slot takes, at least, to be had from a holder that is gone.
+        // The shortest time in which a slot of a dead holder becomes free.
         tokio::time::sleep(Duration::from_secs(1)).await;
         export(&two, Dialect::Postgres, PID, "k", Some(SLOT)).await
     });

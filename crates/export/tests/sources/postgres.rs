@@ -259,7 +259,7 @@ async fn nothing_can_be_written() {
     assert_eq!(rows, 0);
 }
 
-/// How a source fails that nobody answers for.
+/// The failure of a source whose server does not answer.
 fn away() -> Failed {
     let detail = "source `warehouse` is not available: connection refused";
     Failed::Retryable(Cause::with_detail("source `warehouse` is not available", detail))
@@ -392,7 +392,7 @@ async fn connections_are_kept_by_slot_and_the_next_holder_ends_what_is_left_at_w
     let mut kept = Kept { first: Some(sender), ..Kept::default() };
     let (stale, fresh) = tokio::join!(one.stream(&query, never(), &mut kept), async {
         begun.await.unwrap();
-        // As long as a slot takes, at least, to be had from a holder that is gone.
+        // The shortest time in which a slot of a dead holder becomes free.
         tokio::time::sleep(Duration::from_secs(1)).await;
         run(&two, pid, "k").await
     });
@@ -421,7 +421,7 @@ async fn a_row_that_is_too_large_ends_the_export_at_once() {
     // Its line break counts.
     let fits = "select repeat('x', 999) as x from generate_series(1, 3)";
     assert_eq!(run(&source, fits, "k").await.unwrap().1, 3);
-    // More than the server gathers before it sends any, and then it works on.
+    // The query sends more than the server buffers, and then goes on working.
     let large = "select repeat('x', case n when 3 then 1000 else 900 end), case n when 100 then pg_sleep(600) end \
                  from generate_series(1, 100) as n";
     let text = "row 3 of dataset `positions` is larger than 1000 bytes";

@@ -24,7 +24,7 @@ pub(super) fn read<T: DeserializeOwned>(payload: &Json) -> Result<T, String> {
 
 /// The part of serde's message that quotes nothing of the payload but names of members.
 fn problem(message: &str) -> String {
-    // The library says where in the text, which the path says better.
+    // Cut off the library's line and column: the path tells the place better.
     let message = message.rfind(" at line ").map_or(message, |end| &message[..end]);
     const QUOTES_A_VALUE: [&str; 4] =
         ["invalid type: ", "invalid value: ", "invalid length ", "unknown variant `"];

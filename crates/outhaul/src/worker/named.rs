@@ -38,8 +38,8 @@ pub(crate) struct Named {
 }
 
 impl Drop for Named {
-    /// The process stops, or its claim loop panicked, and the store did not hear of these: the broker hands
-    /// them to others.
+    /// The process stops or its claim loop panicked, and the store was never asked about these messages. The
+    /// broker gives them to other workers.
     fn drop(&mut self) {
         self.inbox.drain(..).for_each(|message| message.receipt.abandon());
         self.later.abandon();

@@ -1,6 +1,6 @@
-//! The bodies that clients send, and how many bytes of them a process holds at once: so many for all callers, and
-//! fewer for one. Room for a body is taken before its first byte is read, so who waits for room holds nothing, and is
-//! given back when the call has been answered.
+//! The bodies that clients send. A process holds a limited number of bytes of them at once: one limit for all callers,
+//! and a lower one for each caller. Room for a body is reserved before its first byte is read, so a request that waits
+//! for room holds nothing. The room is given back when the request has been answered.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl Bodies {
         if announced.is_some_and(|length| length > self.limit as u64) {
             return Err(self.too_large());
         }
-        // One that does not say how long it is may have any length.
+        // A body that does not announce its length may have any.
         let expected = announced.map_or(self.limit, |length| length as usize);
         let began = Instant::now();
         let amount = u32::try_from(expected).unwrap_or(u32::MAX);
@@ -197,7 +197,7 @@ mod tests {
         drop(json);
         assert_eq!(refused(&bodies, "carol", Some("1"), never()).await, 503, "what was made of it is there");
         drop((room, bobs));
-        // Who cannot be told apart has all of it.
+        // Callers without a token may use all of it.
         drop((hold("anonymous").await, hold("anonymous").await));
         assert!(bodies.room.is_idle(), "nobody is remembered");
     }

@@ -181,7 +181,7 @@ pub(super) async fn get(
     let size = u64::try_from(row.file.bytes).map_err(|_| Problem::internal())?;
     let link = state.storage.link(&row.file.path, size, row.file.etag.as_deref(), LINK_TTL).await;
     match link.map_err(storage_problem)? {
-        // The storage's own 404 would not be ours.
+        // Answer here: the client must not get the storage's own 404.
         Link::Missing => Err(vanished()),
         Link::Differs => Err(differs()),
         Link::Url(link) => {

@@ -1,4 +1,4 @@
-//! JSON bodies, read strictly: what is sent must be JSON, no member twice. What the members mean is checked
+//! JSON bodies, read strictly: the body must be JSON, and no member may occur twice. What the members mean is checked
 //! afterwards, so that every problem is reported and not only the first.
 
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};

@@ -1,4 +1,5 @@
-//! Something of which there is so much for all callers, and less for one: each takes a share and gives it back.
+//! A limited amount of something, with one limit for all callers and a lower one for each caller: a request takes a
+//! share and gives it back.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -83,7 +84,7 @@ impl Shares {
 
 impl Inner {
     fn lines(&self) -> MutexGuard<'_, HashMap<String, Line>> {
-        // What is behind it is whole at every moment.
+        // A panic cannot leave the map half-changed.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

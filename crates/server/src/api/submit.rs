@@ -67,7 +67,7 @@ pub(super) async fn submit(
     let dry_run = query.take_flag("dryRun");
     let mut errors = query.into_errors();
     let held = bodies.read(&caller, &headers, sent).await?;
-    // Before the body is looked at: those who wait hold what they sent and nothing that was made of it.
+    // Wait for a turn before the body is parsed: a waiting request holds only the text that it sent.
     let turn = submissions.turn(caller.subject()).await?;
     let (sent, _room) = held.parse()?;
     let Some(mut members) = sent.object(&request::APART) else {

@@ -28,13 +28,13 @@ pub fn is_open(route: &str) -> bool {
     OPEN.contains(&route)
 }
 
-/// The one route that answers to any name: probes may call it by whatever name they know.
+/// The one route that answers under any host name, because probes may use any name.
 pub const PROBED: &str = "/healthz";
 
 /// Tells who sent a request.
 #[async_trait]
 pub trait Auth: Send + Sync {
-    /// Whether requests to the name in `Host` are answered at all, also on open routes.
+    /// Whether requests under this `Host` are answered at all, also on open routes.
     fn answers_to(&self, _headers: &HeaderMap) -> bool {
         true
     }
@@ -69,8 +69,8 @@ impl Auth for Anyone {
     }
 }
 
-/// Whether every `Host` is this machine's own name or an address. A page of the web that lets its name point here
-/// (DNS rebinding) sends its own.
+/// Whether every `Host` is this machine's own name or an address. A web page whose host name was made to
+/// point here (DNS rebinding) sends that name.
 pub(crate) fn names_this_machine(headers: &HeaderMap) -> bool {
     headers.get_all(HOST).iter().all(|host| is_local(host.as_bytes()))
 }

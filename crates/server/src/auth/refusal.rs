@@ -39,7 +39,7 @@ pub enum Why {
     Department,
     /// A claim to be kept cannot be.
     Unkeepable,
-    /// A claim, or a member of one, stands twice.
+    /// A claim, or a member of a claim, occurs twice.
     Twice,
 }
 

@@ -99,7 +99,7 @@ impl Tokens {
     pub async fn keep_fresh(&self, stop: CancellationToken) {
         match &self.source {
             Source::Jwks(jwks) => jwks.keep_fresh(stop).await,
-            // Nothing to renew, and no reason to end before the process does.
+            // No keys to renew. The task still waits: it must live as long as the process.
             Source::Fixed(_) => stop.cancelled().await,
         }
     }

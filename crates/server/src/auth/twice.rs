@@ -1,17 +1,17 @@
-//! JSON in which a member stands twice. Readers differ in which of the two they take, so a token with one could
-//! mean one thing to its issuer and another here.
+//! JSON in which a member occurs twice. Readers differ in which of the two they take, so a token with such a member
+//! could mean one thing to its issuer and another here.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Whether every member of every object, at any depth, stands there once.
+/// Whether every member of every object, at any depth, occurs only once.
 pub(super) fn each_once(json: &[u8]) -> bool {
     serde_json::from_slice::<Once>(json).is_ok()
 }
 
-/// Any JSON without a member that stands twice; nothing of it is kept.
+/// Any JSON in which no member occurs twice; no value is kept.
 struct Once;
 
 impl<'de> Deserialize<'de> for Once {

@@ -157,18 +157,18 @@ async fn within<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, S
 #[derive(Default)]
 struct Database {
     remark: Option<String>,
-    /// Whose the base paths are, where that could be read.
+    /// The base paths with their owners, if they could be read.
     base_paths: Vec<BasePathOwner>,
     installation: Installation,
 }
 
-/// Which installation the configuration is of, as far as its database tells.
+/// The installation that the configuration belongs to, as far as its database tells.
 #[derive(Default)]
 enum Installation {
     Named(String),
     /// The database will be made at the first start.
     New,
-    /// The database cannot be asked, or is in use by a server that knows.
+    /// The database cannot be asked, or a running server is using it.
     #[default]
     Unknown,
 }
@@ -200,8 +200,8 @@ async fn database(config: &Config) -> Result<Database, String> {
     }
 }
 
-/// Which settings the role lacks that are not sent where LISTEN is off. A database that does not answer is told of as
-/// a problem already.
+/// The session settings that the role lacks. They are not sent when LISTEN is off. A database that does not answer is
+/// already reported as a problem.
 async fn session_settings(config: &Config) -> Option<Warning> {
     let database = &config.database;
     if database.listen || database.url.expose().starts_with("sqlite:") {
@@ -358,7 +358,7 @@ async fn prepare(dataset: &Dataset, url: &SourceUrl) -> Result<(), String> {
             connection.execute("BEGIN READ ONLY").await.map_err(words)?;
             let explain = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {query}")));
             explain.execute(&mut connection).await.map_err(words)?;
-            // A statement that writes can be explained, too. A cursor takes only those that read, and runs none.
+            // EXPLAIN also accepts statements that write. DECLARE CURSOR accepts only queries, and does not run them.
             let cursor = format!("DECLARE outhaul_check NO SCROLL CURSOR FOR\n{query}");
             sqlx::raw_sql(AssertSqlSafe(cursor)).execute(&mut connection).await.map(drop).map_err(writes)
         }
@@ -368,7 +368,7 @@ async fn prepare(dataset: &Dataset, url: &SourceUrl) -> Result<(), String> {
             let query = dataset.template.with_numbers();
             let explain = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN {query}")));
             explain.execute(&mut connection).await.map_err(words)?;
-            // A statement that writes can be explained, too, but nothing can be selected from it.
+            // EXPLAIN also accepts statements that write, but a subquery must be a query.
             let select = format!("EXPLAIN SELECT * FROM (\n{query}\n)");
             sqlx::raw_sql(AssertSqlSafe(select)).execute(&mut connection).await.map(drop).map_err(writes)
         }

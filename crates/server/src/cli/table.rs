@@ -5,13 +5,13 @@ use std::io::Write as _;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::Value;
 
-/// Text without control characters: a key or a message must not move somebody's cursor, nor turn round what
-/// stands beside it.
+/// Text without control characters: a key or a message must neither move the cursor of the terminal nor reverse the
+/// text beside it.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_bidi_control(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Marks, embeddings, overrides and isolates: what Unicode calls `Bidi_Control`.
+/// The characters that Unicode calls `Bidi_Control`: marks, embeddings, overrides and isolates.
 fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -170,9 +170,9 @@ fn judge_claims(path: &str, scope: &ScopeSettings, auth: &AuthSettings, problems
     }
 }
 
-/// What shows only together with the queries and the storage: a filter that is promised must be there, a base
-/// path must not be where others' files are. The exports' own
-/// judgement, one dataset at a time, so that each problem has its place.
+/// Checks that need the queries and the storage: the queries must use every claim of `row_scope`, and a base path must
+/// not be in a folder for other files, such as reports. The export crate decides, one dataset at a time, so that each
+/// problem names its dataset.
 pub(super) fn judge_scopes(settings: &ExportSettings, problems: &mut Problems) {
     for (name, dataset) in &settings.datasets {
         let path = format!("datasets.{name}");

@@ -72,7 +72,7 @@ pub(super) fn judge(
     StorageSettings { target, base_path, file_access }
 }
 
-/// Who on this machine may read files; a matter of folders only.
+/// `storage.file_access`, which only a `file:` storage may have.
 fn file_access(text: Option<&str>, target: &StorageTarget) -> Result<FileAccess, String> {
     if text.is_some() && !matches!(target, StorageTarget::Local(_)) {
         return Err("is only for folders; leave it out, or change storage.url".into());

@@ -1,7 +1,7 @@
 //! The end of a connection whose client is still sending. Closing a socket with unread bytes in it makes the kernel
-//! send a reset, and a reset can destroy the answer before the client has read it: somebody who sends 3 MiB to a
-//! limit of 2 MiB would see a broken pipe, and not 413. So the answer is sent, then the end of our side, and what still
-//! arrives is thrown away, for a while.
+//! send a reset, and a reset can destroy the answer before the client has read it: a client that sends 3 MiB to a
+//! limit of 2 MiB would see a broken pipe instead of 413. So the server sends the answer, shuts down its side of the
+//! connection, and for a while discards the bytes that still arrive.
 
 use std::future::Future as _;
 use std::io;
@@ -19,7 +19,7 @@ use futures::{StreamExt as _, stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// The most bytes that are thrown away.
+/// The most bytes that are discarded.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How much is read at once.
 const PART: usize = 16 * 1024;
@@ -72,7 +72,7 @@ pub(super) struct Lingering<S> {
     end: Option<End>,
 }
 
-/// What is left of a connection after our last word.
+/// What is left of a connection after the answer was sent.
 struct End {
     until: Pin<Box<Sleep>>,
     left: usize,
@@ -86,7 +86,7 @@ impl<S> Lingering<S> {
 }
 
 impl<S: AsyncRead + Unpin> Lingering<S> {
-    /// Throws away what arrives until the client is done, or it is enough.
+    /// Discards the bytes that arrive until the client is done, or a limit is reached.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let patience = self.patience;
         let new = || End { until: Box::pin(tokio::time::sleep(patience)), left: MAX_BYTES };

@@ -137,7 +137,7 @@ impl HttpJob {
         Ok(answered)
     }
 
-    /// Payload and results stand in the body as they came: parsing and printing them again could change them.
+    /// The body contains payload and results as their original text: parsing and printing them again could change them.
     fn body(&self, attempt: &Attempt<'_>, step: &str, results: &[(String, String)]) -> String {
         let text = |text: &str| serde_json::to_string(text).expect("text is JSON");
         let chunk = attempt.context.chunk();

@@ -1,5 +1,5 @@
-//! PostgreSQL on another machine without a check of who answers. The driver's default (`sslmode=prefer`) takes
-//! any server, speaks without TLS to one that has none, and gives it the password if it asks.
+//! Warns of PostgreSQL on another machine if the server's certificate is not verified. The driver's default
+//! (`sslmode=prefer`) accepts any server, also without TLS, and sends the password if the server asks for it.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
@@ -21,7 +21,7 @@ pub(super) fn of(config: &Config) -> impl Iterator<Item = Warning> {
     all.filter_map(|(what, url)| Some(Warning { what, text: unverified(url)? }))
 }
 
-/// What to look at, where the server at this URL is not verified.
+/// The warning about the server at this URL; `None`: its certificate is verified, or it is on this machine.
 fn unverified(url: &Secret) -> Option<String> {
     if !url.expose().starts_with("postgres") {
         return None;

@@ -100,7 +100,7 @@ impl Follower {
     }
 }
 
-/// A job without the guess, which is not part of its state.
+/// A job without its estimate, which is not part of its state.
 fn stated(job: &Value) -> Value {
     let mut job = job.clone();
     job["etaSeconds"].take();

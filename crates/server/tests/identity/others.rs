@@ -29,7 +29,7 @@ fn questions() -> Vec<(&'static str, String, Option<Value>)> {
     ]
 }
 
-/// Nothing of it can be read: an answer that needed it would be another one.
+/// Makes the job's row unreadable: an answer that needs to read it would differ.
 #[tokio::test(flavor = "multi_thread")]
 async fn anothers_job_is_not_even_read() {
     let server = Server::start_on_postgres("").await;

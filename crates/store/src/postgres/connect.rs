@@ -14,7 +14,7 @@ use super::connections::Connections;
 use super::pool::Pool;
 use crate::error::from_sqlx;
 
-/// How long one look for a connection for a transaction of a job takes.
+/// How long a job's transaction waits for a connection before it asks again.
 const TRANSACTION_WAIT: Duration = Duration::from_secs(5);
 /// The oldest server whose SQL we use.
 const OLDEST_SERVER: i32 = 150_000;
@@ -93,7 +93,7 @@ pub fn connect(
     let transactions = PgPoolOptions::new()
         .max_connections(options.max_connections)
         .min_connections(0)
-        // Whoever waits longer asks again, for as long as its lease lives.
+        // A caller that has to wait longer asks again, as long as its lease lives.
         .acquire_timeout(TRANSACTION_WAIT)
         .idle_timeout(Duration::from_secs(60))
         .connect_lazy_with(connect_options(url, "transaction")?);

@@ -1,6 +1,6 @@
 //! The connections of one purpose, and how a verb uses them. A server that vanishes without a word (power
-//! loss, failover) would leave calls waiting for minutes or for ever; a verb that takes too long gives its
-//! pool up for a new one. A verb that the server rolled back for no fault of its own runs again.
+//! loss, failover) would leave calls waiting for minutes or for ever. So when a verb takes too long, its
+//! pool is replaced by a new one. A verb that the server rolled back because of a conflict runs again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,10 +15,10 @@ use super::gate::Gate;
 use super::pool::{ACQUIRE, Pool};
 use crate::error::{Undone, undone};
 
-/// How often a verb runs again before its caller hears of it.
+/// How often a verb runs again before its caller gets the error.
 const AGAIN: u32 = 10;
 
-/// The waits between those runs: two that got in each other's way must not meet again.
+/// The waits between those runs. The jitter keeps two verbs that conflicted from conflicting again.
 const WAIT: Backoff =
     Backoff::Exponential { base: Duration::from_millis(5), max: Duration::from_millis(200), jitter: true };
 
@@ -30,7 +30,7 @@ pub(super) struct Connections {
     options: Arc<PostgresOptions>,
 }
 
-/// The pool of the moment, and how many there were before it.
+/// The present pool, and how many pools there were before it.
 struct Numbered {
     number: u64,
     pool: Pool,
@@ -47,13 +47,13 @@ impl Connections {
         }
     }
 
-    /// The pool of the moment.
+    /// The present pool.
     pub(super) fn pool(&self) -> Pool {
         self.pool.read().unwrap_or_else(PoisonError::into_inner).pool.clone()
     }
 
-    /// Runs a verb. One that gets no answer in time leaves its connection, and the pool, behind. One that the
-    /// server rolled back as a whole runs again.
+    /// Runs a verb. If there is no answer in time, the pool with its connections is replaced. If the server rolled the
+    /// verb back as a whole, it runs again.
     pub(super) async fn bounded<T, F>(&self, verb: impl FnMut() -> F) -> StoreResult<T>
     where
         F: Future<Output = StoreResult<T>>,
@@ -93,7 +93,7 @@ impl Connections {
         self.pool.read().unwrap_or_else(PoisonError::into_inner).number
     }
 
-    /// Makes a new pool, unless somebody else has since this one was looked at.
+    /// Makes a new pool, unless another caller has already replaced the pool of this number.
     fn replace(&self, number: u64) {
         let mut now = self.pool.write().unwrap_or_else(PoisonError::into_inner);
         if now.number == number {
@@ -110,7 +110,7 @@ fn lazy(connect: &PgConnectOptions, options: &PostgresOptions, gate: Arc<Gate>) 
         .min_connections(0)
         .acquire_timeout(ACQUIRE)
         .idle_timeout(Duration::from_secs(300))
-        // `Pool` does so itself: a failed test must lead to the gate, not straight to a new connection.
+        // `Pool` tests connections itself: a failed test must lead to the gate, not straight to a new connection.
         .test_before_acquire(false)
         .connect_lazy_with(connect.clone());
     Pool { pool, gate, test_before_use: options.test_before_use }

@@ -1,6 +1,5 @@
-//! Whether the database can be reached. After a connection could not be made, callers fail at once until
-//! the next attempt is due: a process must not dial a server that is away, or is just starting, once per
-//! request.
+//! Whether the database can be reached. After a failed attempt to connect, callers fail at once until the next attempt
+//! is due: a process must not dial a server that is down or just starting once per request.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +23,7 @@ pub(super) struct Gate {
 /// The last attempt failed.
 struct Shut {
     failures: u32,
-    /// The next attempt is not made before.
+    /// When the next attempt is due.
     until: Instant,
     cause: String,
 }
@@ -33,7 +32,7 @@ struct Shut {
 pub(super) enum Entry {
     /// The last attempt succeeded: wait for a turn and connect.
     Open,
-    /// The last attempt failed, and the next one is due: connect, unless somebody else does.
+    /// The last attempt failed, and the next one is due: connect, unless another caller does.
     Due,
     /// The last attempt failed for this cause, and the next one is not due: fail.
     Shut(String),

@@ -1,9 +1,9 @@
 //! Embedded migrations. Any number of processes may run them at once: one applies, the others wait
 //! on a lock that lives inside the transaction (so it works behind a transaction-mode pooler too).
 //!
-//! The transaction has settings of its own. Whoever waited for the lock must see what its last holder
-//! committed (READ COMMITTED), and no time limit of the role may end the wait. A change that waits for a table
-//! keeps everybody else from that table, so such waits are short, and the migration is tried again.
+//! The transaction has settings of its own. A process that waited for the lock must see what the previous holder
+//! committed (READ COMMITTED), and no time limit of the role may end the wait. A change that waits for a table blocks
+//! all others from that table, so such waits are short, and the migration is tried again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,10 +41,10 @@ const NO_LIMITS: &str = "SELECT set_config(name, '0', true) FROM pg_settings WHE
 /// How long a change waits for a table that others use.
 const WAIT_FOR_TABLES: &str = "SET LOCAL lock_timeout = '5s'";
 
-/// How often a migration that others got in the way of is tried again.
+/// How often a migration that conflicted with other transactions is tried again.
 const AGAIN: u32 = 30;
 
-/// The waits in between, in which those others get on with their work.
+/// The waits in between, in which the other transactions can finish.
 const WAIT: Backoff =
     Backoff::Exponential { base: Duration::from_millis(100), max: Duration::from_secs(5), jitter: true };
 

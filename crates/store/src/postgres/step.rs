@@ -121,8 +121,8 @@ impl PostgresStore {
 }
 
 impl PostgresStore {
-    /// Waits for a connection for as long as the caller does, who has a lease that ends: nothing was tried yet, so
-    /// giving up would only cost an attempt.
+    /// Waits for a connection as long as the caller does; the caller's lease bounds the wait. Giving up earlier would
+    /// cost an attempt although nothing was tried yet.
     async fn transaction_connection(&self) -> Result<PoolConnection<Postgres>, sqlx::Error> {
         loop {
             match self.transactions.acquire().await {

@@ -48,8 +48,8 @@ impl PostgresStore {
     pub async fn job_submit_in(&self, connection: &mut PgConnection, job: NewJob) -> StoreResult<Submitted> {
         let stored = self.batch(vec![job]).await?.submit(connection).await;
         if stored.as_ref().is_err_and(|error| undone(error) == Some(Undone::StalePlan)) {
-            // This transaction is lost; the caller's next one prepares its statements anew. A connection that
-            // cannot even do that shows so at its next use.
+            // This transaction is lost; the caller's next one prepares its statements again. If clearing fails, the
+            // connection is broken, and its next use fails too.
             let _ = connection.clear_cached_statements().await;
         }
         let mut answers = stored?;
@@ -90,13 +90,13 @@ pub(super) struct Batch {
     queues: HashMap<String, i32>,
     window: Duration,
     step: Duration,
-    /// What the engine lets the jobs wait for.
+    /// The job that the engine makes these jobs wait for.
     predecessor: Option<JobId>,
 }
 
 impl Batch {
-    /// Lets every job of the batch wait for the end of one more, good or bad, whosever it is: the engine
-    /// waits here, not the owner of the jobs.
+    /// Makes every job of the batch wait for the end of one more job, good or bad. That job may have any owner, because
+    /// the engine asks for the wait and not the owner of the jobs.
     pub(super) fn wait_for(&mut self, parent: &JobId) {
         self.predecessor = Some(parent.clone());
         for job in self.jobs.iter_mut().filter(|job| !job.parents.contains(parent)) {
@@ -367,17 +367,17 @@ impl Quotas {
     }
 }
 
-/// The parents that are there.
+/// The parents that exist.
 #[derive(Default)]
 struct Parents {
     /// Internal key and owner, by job id.
     found: HashMap<String, (i64, String)>,
-    /// What the engine lets the jobs wait for, whosever it is.
+    /// The job that the engine makes the jobs wait for; any owner.
     predecessor: Option<JobId>,
 }
 
 impl Parents {
-    /// Another's job is none, unless the engine waits for it.
+    /// A job of another owner does not count as found, unless the engine asked for the wait.
     fn get(&self, job: &NewJob, parent: &JobId) -> Option<i64> {
         let (id, owner) = self.found.get(parent.as_str())?;
         (*owner == job.owner || self.predecessor.as_ref() == Some(parent)).then_some(*id)

@@ -36,7 +36,7 @@ pub(super) struct Change {
     pub(super) reused: i64,
     pub(super) rows: i64,
     pub(super) bytes: i64,
-    /// Whether chunks of it run no more: fewer than were shown, so the version rises.
+    /// Whether chunks of the job stopped running. Fewer run than were shown, so the version rises.
     #[sqlx(default)]
     stopped: bool,
     #[sqlx(default)]

@@ -21,7 +21,7 @@ pub(super) struct Parents {
 }
 
 impl Parents {
-    /// Those of the owner; `predecessor` is one that the engine lets the job wait for, whosever it is.
+    /// Finds parents of the same owner. `predecessor` is the job that the engine makes this job wait for; any owner.
     pub(super) async fn of(
         write: &mut Write,
         job: &NewJob,

@@ -1,11 +1,11 @@
-//! Who may read an embedded database: nobody but the user that the process runs as. Payloads and claims
-//! are in it.
+//! File modes of an embedded database: only the user that the process runs as may read it, because it contains
+//! payloads and token claims.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Makes a folder and those above it that are missing. A folder that is there stays as it is.
+/// Makes a folder and its missing parent folders. An existing folder keeps its mode.
 pub(super) fn make_folders(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -14,8 +14,8 @@ pub(super) fn make_folders(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Opens a file, and makes it if it is not there. One that others could read until now is closed to them:
-/// earlier versions left that to the umask.
+/// Opens a file, and makes it if it does not exist. If other users can read the file, its mode is corrected: earlier
+/// versions left the mode to the umask.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -26,8 +26,8 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Closes the files that SQLite keeps beside a database to others. SQLite makes new ones with the mode of
-/// the database.
+/// Corrects the modes of the files that SQLite keeps beside a database. SQLite makes new ones with the mode of the
+/// database.
 pub(super) fn close_companions(database: &Path) -> io::Result<()> {
     ["-wal", "-shm", "-journal"].iter().try_for_each(|suffix| close_to_others(&beside(database, suffix)))
 }
@@ -52,7 +52,7 @@ fn close_to_others(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     match fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)) {
-        // Somebody else's, who let us in: that is theirs to decide.
+        // The file belongs to another user, who decides about its mode.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         done => done,
     }

@@ -50,8 +50,8 @@ pub(super) enum Made {
     Refused(String),
 }
 
-/// Submits a job as part of a firing: what stands in the way of the job does not undo the rest. `predecessor` is
-/// the one of its parents that the engine lets it wait for.
+/// Submits a job as part of a firing. If the job is refused, the rest of the firing is still stored. `predecessor` is
+/// the parent that the engine makes the job wait for.
 pub(super) async fn make(write: &mut Write, job: &NewJob, predecessor: Option<&JobId>) -> StoreResult<Made> {
     // A queue may turn out to be unknown when the job's row is there already.
     savepoint(write, "SAVEPOINT made").await?;

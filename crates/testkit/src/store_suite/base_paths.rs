@@ -1,4 +1,5 @@
-//! Whose a base path is: the dataset's whose file was begun there first, for ever, whatever later configurations say.
+//! The owner of a base path is for ever the dataset whose file was begun there first, whatever later configurations
+//! say.
 
 use outhaul_core::file::{BasePathOwner, FileBegin, FileBegun, FileIdentity};
 use outhaul_core::reuse::Reuse;

@@ -74,7 +74,7 @@ pub(super) async fn a_list_shows_what_may_be_seen(kit: Kit) {
     assert_eq!(bench.store.jobs_list(&theirs).await.expect("jobs_list").items, []);
 }
 
-/// What would be read of it here cannot be: a look that touches it fails.
+/// The job's row is unreadable here: every verb that reads it fails.
 pub(super) async fn anothers_job_is_not_read(kit: Kit) {
     let bench = kit.bench(SETTINGS).await;
     let id = bench.submit(NewJob { owner: "ann".to_owned(), ..job(1) }).await.job_id;

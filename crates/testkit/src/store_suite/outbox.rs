@@ -106,7 +106,7 @@ pub(super) async fn a_death_leaves_one_message(kit: Kit) {
     assert_eq!(found, dead);
 
     let (_, mail) = bench.running_of(custom()).await;
-    // Whoever reads the parking queue is an operator.
+    // Only operators read the parking queue.
     let whole = Some("no such user at 10.0.0.7:25".to_owned());
     let told = Failure { cause: "no such user".to_owned(), detail: whole, ..fail(&mail[0], None) };
     assert_eq!(bench.store.chunks_fail(&[told]).await.expect("chunks_fail").len(), 1);

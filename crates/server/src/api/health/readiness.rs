@@ -1,6 +1,6 @@
-//! Whether everything that work needs can be used. Anybody may ask, as often as they like: a look costs a
-//! request to the bucket or a file written, so it is made once a second at most, for all who ask. The log hears
-//! of changes only.
+//! Whether the database, the storage and all else that work needs can be used. Anybody may ask, as often as they like,
+//! and a check costs a request to the bucket or a written file. So the check runs at most once a second for all
+//! requests together. Only changes are logged.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

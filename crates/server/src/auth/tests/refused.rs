@@ -52,7 +52,7 @@ async fn a_claim_that_stands_twice_is_refused_whatever_it_is() {
     for (once, twice) in twice {
         let bad = good.replacen(once, twice, 1);
         assert_ne!(bad, good);
-        // The library finds those that it reads itself.
+        // The library finds duplicates among the claims that it reads itself.
         let refused = judged(&tokens(pem(pair)), &token(&bad)).await;
         assert!(matches!(refused, Err(Why::Twice | Why::Malformed)), "{bad}: {refused:?}");
     }

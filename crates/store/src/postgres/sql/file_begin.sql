@@ -1,5 +1,5 @@
--- What is known of an identity, whether the asker still owns its chunk, whether the writer lives, and whose the
--- base path is.
+-- What is known of an identity, whether the caller still owns its chunk, whether the writer lives, and which dataset
+-- owns the base path.
 SELECT EXISTS (SELECT FROM job_chunk c WHERE c.id = $1 AND c.fence = $2 AND c.state = 'RUNNING') AS held,
        k.id, k.generation, k.path, k.rows, k.bytes, k.sha256, k.etag, k.format, k.definition,
        k.last_generated_at, k.claimed_at, k.job_id, k.writer_chunk, k.writer_fence, k.upload_path, k.upload_id,

@@ -1,5 +1,5 @@
--- The first writer of an identity. A base path that is nobody's becomes the dataset's; below another dataset's
--- nothing is written. Whoever loses a race for the base path writes nothing either, and looks again.
+-- The first writer of an identity. A base path without an owner becomes the dataset's; below the base path of another
+-- dataset nothing is written. A writer that loses the race for the base path writes nothing either, and reads again.
 WITH taken AS (
     INSERT INTO base_path (path, dataset)
     SELECT $8::text, $3::text

@@ -1,4 +1,5 @@
--- `current`: the storage holds the same bytes, of this generation or a later one; path and ETag are that one's.
+-- `current`: the storage holds the same bytes, of this generation or a later one; path and ETag are
+-- those of that generation.
 SELECT c.id, c.chunk_key, c.key, c.effective_date,
        CASE WHEN same.bytes THEN k.path ELSE f.path END AS path, f.rows, f.bytes, f.sha256,
        CASE WHEN same.bytes THEN k.etag ELSE f.etag END AS etag, f.format, f.reused, f.reason, f.generated_at, f.generation,

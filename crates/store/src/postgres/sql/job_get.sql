@@ -1,5 +1,5 @@
--- The result is read for one job only: it may be large. What may not be seen is left out here, so that it is
--- neither read nor built.
+-- The result is read for one job only: it may be large. A job that the caller may not see is left out here, so that
+-- it is neither read nor built.
 SELECT v.*, j.result
 FROM job_view v
 JOIN job j ON j.id = v.id

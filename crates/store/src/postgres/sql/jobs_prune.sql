@@ -1,4 +1,5 @@
--- A child that was stored while its parent was marked is seen here: the parent stays until the child has gone on.
+-- A child may be stored while its parent is being marked. The child is seen here, and the parent stays until the
+-- dependency is settled.
 WITH parents AS (
     DELETE FROM job_parent w
     WHERE w.child_id = ANY (ARRAY(

@@ -1,4 +1,4 @@
--- Sessions of other users are seen by members of pg_read_all_stats only.
+-- Only members of pg_read_all_stats see the sessions of other users.
 SELECT GREATEST(
            (SELECT max(clock_timestamp() - a.xact_start)
             FROM pg_stat_activity a

@@ -1,4 +1,5 @@
--- `current`: the storage holds the same bytes, of this generation or a later one; path and ETag are that one's.
+-- `current`: the storage holds the same bytes, of this generation or a later one; path and ETag are
+-- those of that generation.
 -- ?1 job id, ?2 chunk
 SELECT c.id, c.chunk_key, c.key, c.effective_date,
        coalesce(same.path, f.path) AS path, f.rows, f.bytes, f.sha256,

@@ -1,5 +1,5 @@
--- The dead writer published over the recorded file, or somebody removed it. Guarded by the writer and the generation
--- that were seen: a new writer records what it publishes itself. ?1 file, ?2 chunk, ?3 fence, ?4 generation
+-- The dead writer replaced the recorded file, or somebody removed that file. Guarded by the writer and the generation
+-- that were read: a new writer records its own file. ?1 file, ?2 chunk, ?3 fence, ?4 generation
 UPDATE file_cache
 SET generation = generation + 1, path = NULL, rows = NULL, bytes = NULL, sha256 = NULL, etag = NULL, format = NULL,
     definition = NULL, last_generated_at = NULL, claimed_at = NULL, job_id = NULL,

@@ -20,7 +20,7 @@ use outhaul_export::source::RowSecurityProblem;
 use outhaul_export::storage::{Storage, StorageError};
 use outhaul_export::{ExportHandler, Exports, ExportsError, ForeignBasePath};
 use outhaul_store::{OpenOptions, Opened};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +36,8 @@ use crate::planning::RequestPlanner;
 use crate::roles::Roles;
 use crate::warnings;
 
+/// How many connections may wait to be let in. The kernel drops further ones, and their clients try again seconds later.
+const BACKLOG: u32 = 1024;
 /// How long open requests may go on after a stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(10);
 
@@ -197,7 +199,10 @@ async fn open(config: &Config, roles: Roles) -> Result<Parts, StartErrors> {
     let listener = async {
         let Some(address) = address else { return Ok(None) };
         let bound = async {
-            let listener = TcpListener::bind(address).await?;
+            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            let listener = socket.listen(BACKLOG)?;
             let addr = listener.local_addr()?;
             Ok(Some((listener, addr)))
         };

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use common::sql::{POSITIONS, warehouse};
 use common::{Kind, STEADY, Stack};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const DAYS: [&str; 1] = ["2025-02-15"];
 

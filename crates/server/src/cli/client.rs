@@ -15,6 +15,8 @@ use super::failure::{Failure, with_causes};
 
 /// How long an answer in JSON may take; the server itself gives up earlier.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a connection may take: longer than a server that is full of idle ones needs to let another in.
+const CONNECT: Duration = Duration::from_secs(40);
 /// How long a download, or a stream of events, may send nothing.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -178,7 +180,7 @@ impl Client {
         let builder = || {
             let builder = reqwest::Client::builder()
                 .user_agent(concat!("outhaul/", env!("CARGO_PKG_VERSION")))
-                .connect_timeout(PATIENCE)
+                .connect_timeout(CONNECT)
                 .read_timeout(SILENCE);
             // A proxy is for the world outside, never for this machine.
             if is_loopback(&url) { builder.no_proxy() } else { builder }

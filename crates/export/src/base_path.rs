@@ -85,11 +85,18 @@ pub fn normal_of_dataset(text: &str, storage: &str) -> Result<String, String> {
     Ok(path)
 }
 
+/// What base paths are compared by. Folders whose names differ in case only are one folder on many disks.
+fn folded(path: &str) -> String {
+    path.to_lowercase()
+}
+
 /// Datasets of one configuration that have one base path, with what to do.
 pub(crate) fn shared<'a>(datasets: impl Iterator<Item = &'a Dataset>) -> Vec<String> {
-    let mut by_path = BTreeMap::<&str, Vec<&str>>::new();
+    let mut by_path = BTreeMap::<String, (&str, Vec<&str>)>::new();
     for dataset in datasets {
-        by_path.entry(&dataset.base_path).or_default().push(&dataset.name);
+        let (_, names) =
+            by_path.entry(folded(&dataset.base_path)).or_insert((&dataset.base_path, Vec::new()));
+        names.push(&dataset.name);
     }
     let problem = |(path, names): (&str, Vec<&str>)| {
         (names.len() > 1).then(|| {
@@ -99,7 +106,7 @@ pub(crate) fn shared<'a>(datasets: impl Iterator<Item = &'a Dataset>) -> Vec<Str
             )
         })
     };
-    by_path.into_iter().filter_map(problem).collect()
+    by_path.into_values().filter_map(problem).collect()
 }
 
 /// The datasets whose base path is recorded for another dataset.
@@ -107,9 +114,10 @@ pub(crate) fn foreign<'a>(
     datasets: impl Iterator<Item = &'a Dataset>,
     recorded: &[BasePathOwner],
 ) -> Vec<ForeignBasePath> {
-    let owners: BTreeMap<&str, &str> = recorded.iter().map(|owner| (&*owner.path, &*owner.dataset)).collect();
+    let owners: BTreeMap<String, &str> =
+        recorded.iter().map(|owner| (folded(&owner.path), &*owner.dataset)).collect();
     let problem = |dataset: &Dataset| {
-        let owner = owners.get(&*dataset.base_path).filter(|owner| **owner != dataset.name)?;
+        let owner = owners.get(&folded(&dataset.base_path)).filter(|owner| **owner != dataset.name)?;
         Some(ForeignBasePath::new(dataset, owner))
     };
     datasets.filter_map(problem).collect()
@@ -158,7 +166,7 @@ mod tests {
         let all = [
             dataset("a", true),
             at("exports/", dataset("b", false)),
-            at("exports/d", dataset("c", false)),
+            at("Exports/D", dataset("c", false)),
             dataset("d", false),
             at("exports/reports", dataset("e", false)),
         ];
@@ -167,7 +175,7 @@ mod tests {
         for part in [
             "dataset `e`: its base_path must not be below `exports/reports/`",
             "the datasets a, b all have the base path `exports/`",
-            "the datasets c, d all have the base path `exports/d/`",
+            "the datasets c, d all have the base path `Exports/D/`",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

@@ -97,9 +97,9 @@ impl PostgresStore {
         let writer = row.writer_chunk.zip(row.writer_fence);
         let writer = writer.map(|(chunk, fence)| Lease { chunk: ChunkId(chunk), fence });
         if writer == Some(lease) {
-            // Asked again: an upload that is recorded now is a predecessor's, not yet aborted. Whether there was a
-            // predecessor is no longer known, so there was one.
-            let leftover = Some(Leftover { file: id, lease, upload: upload(row.upload_path, row.upload_id) });
+            // Asked again: an upload that is recorded now is a predecessor's, not yet aborted.
+            let upload = upload(row.upload_path, row.upload_id);
+            let leftover = upload.map(|upload| Leftover { file: id, lease, upload: Some(upload) });
             return Ok(Some(FileBegun::Write(WriteGrant { recorded, leftover })));
         }
         if row.writer_alive {

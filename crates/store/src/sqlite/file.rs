@@ -264,9 +264,8 @@ async fn begin_in(write: &mut Write, begin: &FileBegin) -> StoreResult<FileBegun
     }
     let before = writer.lease();
     if before == Some(begin.lease) {
-        // Asked again: an upload that is recorded now is a predecessor's, not yet aborted. Whether there was a
-        // predecessor is no longer known, so there was one.
-        let leftover = writer.into_leftover();
+        // Asked again: an upload that is recorded now is a predecessor's, not yet aborted.
+        let leftover = writer.into_leftover().filter(|leftover| leftover.upload.is_some());
         return Ok(FileBegun::Write(WriteGrant { recorded, leftover }));
     }
     if writer_runs {

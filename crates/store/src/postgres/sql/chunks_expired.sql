@@ -4,6 +4,6 @@ SELECT c.id, c.fence, c.attempt, j.job_type, j.dataset, j.status = 'CANCELLED' A
 FROM job_chunk c
 JOIN job j ON j.id = c.job_id
 WHERE c.state = 'RUNNING' AND c.lease_until < clock_timestamp()
-  AND (j.job_type = ANY($1) OR c.lease_until < clock_timestamp() - $2)
+  AND (j.job_type = ANY($1::text[]) OR c.lease_until < clock_timestamp() - $2::interval)
 ORDER BY c.id
 LIMIT $3

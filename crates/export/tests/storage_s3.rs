@@ -12,6 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::multipart::MultipartStore as _;
 use object_store::path::Path;
 use object_store::{ObjectStore as _, ObjectStoreExt as _};
 use outhaul::Failed;
@@ -460,4 +461,27 @@ async fn an_upload_whose_owner_was_dropped_before_recording_it_is_aborted() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("the upload is still open");
+}
+
+#[tokio::test]
+async fn an_upload_that_its_killed_worker_never_recorded_is_aborted_by_the_next_writer() {
+    let ground = bucket().await;
+    let path = "exports/2025/02/15/ABC_20250215.csv".to_owned();
+    // The longer key has the path as its prefix and is nobody's business here.
+    for name in [path.clone(), format!("{path}.gz")] {
+        let key = Path::parse(format!("{}/{name}", ground.prefix)).unwrap();
+        ground.raw.create_multipart(&key).await.unwrap();
+    }
+    let grant = WriteGrant { leftover: Some(left_without_upload()), ..first() };
+    let owner = Owner::default();
+    let mut file = ground.storage.begin(&owner, lease(1, 2), path, &grant).await.unwrap();
+    assert_eq!(ground.unfinished().await, 1, "the longer key's is left");
+    write(&mut file, &content(1, LARGE)).await.unwrap();
+    assert_eq!(ground.unfinished().await, 2, "the next writer's own upload is open");
+    file.publish().await.unwrap();
+    assert_eq!(ground.unfinished().await, 1);
+}
+
+fn left_without_upload() -> Leftover {
+    Leftover { file: 1, lease: lease(1, 1), upload: None }
 }

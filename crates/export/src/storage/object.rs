@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use object_store::client::HttpClient;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::signer::{Method, SignedUrlOptions, Signer};
@@ -19,6 +20,7 @@ use super::local::within;
 use super::{ByteStream, STAGING, StorageError, Stored};
 
 mod open;
+mod uploads;
 
 /// Files are read in requests of this size, so that none runs into a request timeout.
 const SEGMENT: u64 = 8 * 1024 * 1024;
@@ -38,6 +40,8 @@ pub(super) struct Objects {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) multipart: Arc<dyn MultipartStore>,
     signer: Arc<dyn Signer>,
+    /// For requests that `object_store` does not make. S3 only.
+    client: Option<HttpClient>,
     /// Memory that uploads share.
     pub(super) reserve: Arc<Semaphore>,
     pub(super) service: Service,

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::client::{HttpClient, HttpConnector as _, ReqwestConnector};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::multipart::MultipartStore;
 use object_store::signer::Signer;
-use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use outhaul_core::secret::Secret;
 
 use super::super::budget;
@@ -25,15 +26,18 @@ impl Objects {
         check_http(options)?;
         match place.service {
             Service::S3 => {
+                let options_read = read(options, AmazonS3ConfigKey::from_str)?;
+                let client = client(&options_read).map_err(|error| refused(url, options, &error))?;
                 // Not `from_env`: an endpoint there would go before the one that is given.
-                let built = read(options, AmazonS3ConfigKey::from_str)?
+                let built = options_read
                     .into_iter()
                     .fold(AmazonS3Builder::new(), |builder, (key, value)| builder.with_config(key, value))
                     .with_bucket_name(&place.bucket)
                     .with_conditional_put(S3ConditionalPut::ETagMatch)
                     .with_retry(retry())
                     .build();
-                Ok(place.with(built.map_err(|error| refused(url, options, &error))?))
+                let built = built.map_err(|error| refused(url, options, &error))?;
+                Ok(Objects { client: Some(client), ..place.with(built) })
             }
             Service::Gcs => {
                 let built = read(options, GoogleConfigKey::from_str)?
@@ -59,6 +63,15 @@ impl Objects {
             }
         }
     }
+}
+
+/// A client with the same certificates, proxy and timeouts as the bucket's own.
+fn client(options: &[(AmazonS3ConfigKey, String)]) -> object_store::Result<HttpClient> {
+    let client = options.iter().fold(ClientOptions::new(), |client, (key, value)| match key {
+        AmazonS3ConfigKey::Client(key) => client.with_config(*key, value),
+        _ => client,
+    });
+    ReqwestConnector::default().connect(&client)
 }
 
 /// Few and short: a failed attempt is tried again by the engine, with its own backoff.
@@ -122,6 +135,7 @@ impl Place {
             store: Arc::clone(&store) as Arc<dyn ObjectStore>,
             multipart: Arc::clone(&store) as Arc<dyn MultipartStore>,
             signer: store,
+            client: None,
             reserve: budget::reserve(),
             service: self.service,
             prefix: self.prefix,

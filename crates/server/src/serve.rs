@@ -169,6 +169,7 @@ pub async fn open_database(config: &Config, migrate: bool) -> Result<Opened, Sta
     data_dir::prepare(config).map_err(cannot)?;
     let options = OpenOptions {
         listen: config.database.listen,
+        schema: config.database.schema.clone(),
         migrate,
         api_connections: config.database.api_connections,
         engine_connections: config.database.engine_connections,

@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(75);
 pub struct OpenOptions {
     /// Whether to listen for hints of other processes.
     pub listen: bool,
+    /// The schema that holds the tables, on PostgreSQL.
+    pub schema: String,
     /// Whether to bring the schema up to date; otherwise an old one is refused.
     pub migrate: bool,
     /// Connections for the API.
@@ -29,7 +31,13 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { listen: true, migrate: true, api_connections: 10, engine_connections: 8 }
+        Self {
+            listen: true,
+            schema: postgres::DEFAULT_SCHEMA.to_owned(),
+            migrate: true,
+            api_connections: 10,
+            engine_connections: 8,
+        }
     }
 }
 
@@ -64,9 +72,10 @@ async fn open_by_scheme(url: &Secret, settings: StoreSettings, options: OpenOpti
     if !["postgres://", "postgresql://"].iter().any(|scheme| url.expose().starts_with(scheme)) {
         return Err(StoreError::Unsafe("database.url must start with postgres:// or sqlite:".into()));
     }
-    let installation = postgres::migrate(url, options.migrate).await?;
+    let installation = postgres::migrate(url, &options.schema, options.migrate).await?;
     // A heartbeat must have time for another try before the lease ends.
     let heartbeat = (settings.lease / 4).clamp(Duration::from_millis(500), PATIENCE);
+    let schema = options.schema;
     let connect = |purpose, max_connections, is_api: bool, patience| -> StoreResult<Arc<dyn Store>> {
         let options = PostgresOptions {
             max_connections,
@@ -76,7 +85,7 @@ async fn open_by_scheme(url: &Secret, settings: StoreSettings, options: OpenOpti
             patience,
             purpose,
         };
-        Ok(Arc::new(postgres::connect(url, settings, installation.clone(), &options)?))
+        Ok(Arc::new(postgres::connect(url, &schema, settings, installation.clone(), &options)?))
     };
     Ok(Opened {
         api: connect("api", options.api_connections, true, PATIENCE)?,

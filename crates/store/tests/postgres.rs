@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use outhaul_core::secret::Secret;
 use outhaul_core::store::{Store, StoreError, StoreSettings};
-use outhaul_store::postgres::{PostgresOptions, migrate};
+use outhaul_store::postgres::{DEFAULT_SCHEMA, PostgresOptions, migrate};
 use outhaul_testkit::test_db::TestDb;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqlSafeStr};
 
@@ -25,7 +25,7 @@ fn names(folder: &Path, extension: &str) -> BTreeSet<String> {
 
 async fn migrated() -> (TestDb, PgConnection) {
     let database = TestDb::create().await;
-    migrate(&Secret::new(database.url()), true).await.unwrap();
+    migrate(&Secret::new(database.url()), DEFAULT_SCHEMA, true).await.unwrap();
     let connection = PgConnection::connect(database.url()).await.unwrap();
     (database, connection)
 }
@@ -33,6 +33,8 @@ async fn migrated() -> (TestDb, PgConnection) {
 #[tokio::test]
 async fn every_statement_is_valid() {
     let (_database, mut connection) = migrated().await;
+    // A statement that does not name the schema finds nothing.
+    connection.execute("set search_path = ''").await.unwrap();
     let sql = folder().join("sql");
     let mut wrong = Vec::new();
     for name in names(&sql, "sql") {
@@ -50,8 +52,10 @@ fn every_statement_is_used() {
         .iter()
         .map(|name| std::fs::read_to_string(folder().join(name)).unwrap())
         .collect();
-    for name in names(&folder().join("sql"), "sql") {
-        assert!(code.contains(&format!("include_str!(\"sql/{name}\")")), "{name} is not used");
+    for part in ["sql", "sql/parts"] {
+        for name in names(&folder().join(part), "sql") {
+            assert!(code.contains(&format!("include_str!(\"{part}/{name}\")")), "{name} is not used");
+        }
     }
 }
 
@@ -61,58 +65,41 @@ async fn migrations_may_run_together_and_again() {
     let url = Secret::new(database.url());
     let runs = (0..8).map(|_| {
         let url = url.clone();
-        tokio::spawn(async move { migrate(&url, true).await.unwrap() })
+        tokio::spawn(async move { migrate(&url, DEFAULT_SCHEMA, true).await.unwrap() })
     });
     let names: BTreeSet<_> =
         futures::future::join_all(runs).await.into_iter().map(|name| name.unwrap().to_string()).collect();
     assert_eq!(names.len(), 1, "one installation, whoever was first: {names:?}");
-    let again = migrate(&url, true).await.unwrap();
+    let again = migrate(&url, DEFAULT_SCHEMA, true).await.unwrap();
     assert!(names.contains(&*again));
 }
 
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
     let (database, mut connection) = migrated().await;
-    connection.execute("insert into outhaul_migration (version, name) values (999, 'later')").await.unwrap();
-    let refused = migrate(&Secret::new(database.url()), true).await;
+    connection.execute("insert into outhaul.migration (version, name) values (999, 'later')").await.unwrap();
+    let refused = migrate(&Secret::new(database.url()), DEFAULT_SCHEMA, true).await;
     assert!(matches!(refused, Err(StoreError::NewerSchema { found: 999, .. })), "{refused:?}");
 }
 
-/// Files that were published before base paths were recorded; `totals` has overwritten one of `positions`.
 #[tokio::test]
-async fn files_of_earlier_versions_tell_whose_base_paths_are() {
-    let (database, mut connection) = migrated().await;
-    let before = "drop table base_path; alter table job_chunk drop column error_detail;
-                  delete from outhaul_migration where version >= 9";
-    connection.execute(before).await.unwrap();
-    let published = "INSERT INTO file_cache (dataset, scope, key, effective_date, variant, path, rows, bytes, sha256, format,
-                                 definition, generation, created_at, last_generated_at, claimed_at, job_id)
-         VALUES ('positions', '', 'A', '2025-02-15', '', 'exports/2025/02/15/A_20250215.csv', 1, 1, 'p', 'CSV', 'd', 1, '2026-01-01', '2026-01-01', '2026-01-01', 'J20260101_1'),
-                ('positions', '', 'B', '2025-02-15', '', 'exports/2025/02/15/B_20250215.csv', 1, 1, 'p', 'CSV', 'd', 1, '2026-01-01', '2026-01-01', '2026-01-01', 'J20260101_1'),
-                ('totals', '', 'A', '2025-02-15', '', 'exports/2025/02/15/A_20250215.csv', 1, 1, 't', 'CSV', 'd', 1, '2026-01-02', '2026-01-02', '2026-01-02', 'J20260101_1'),
-                ('parcels', 'ab12', 'C', '2025-02-15', '', 'exports/parcels/scope=ab12/2025/02/15/C_20250215.csv', 1, 1, 'c', 'CSV', 'd', 1, '2026-01-01', '2026-01-01', '2026-01-01', 'J20260101_1'),
-                ('waits', '', 'D', '2025-02-15', '', NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-01-01', NULL, NULL, NULL)";
-    connection.execute(published).await.unwrap();
-    migrate(&Secret::new(database.url()), true).await.unwrap();
-    let owners: Vec<(String, String)> = sqlx::query_as("select path, dataset from base_path order by path")
-        .fetch_all(&mut connection)
+async fn a_database_of_a_development_version_is_refused() {
+    let database = TestDb::create().await;
+    let mut connection = PgConnection::connect(database.url()).await.unwrap();
+    connection.execute("create table outhaul_migration (version bigint)").await.unwrap();
+    let refused = migrate(&Secret::new(database.url()), DEFAULT_SCHEMA, true).await.unwrap_err().to_string();
+    assert!(refused.contains("earlier development version") && refused.contains("`public`"), "{refused}");
+    let made: bool = sqlx::query_scalar("select to_regnamespace('outhaul') is not null")
+        .fetch_one(&mut connection)
         .await
         .unwrap();
-    let expected = [("exports/", "totals"), ("exports/parcels/", "parcels")];
-    assert_eq!(owners, expected.map(|(path, dataset)| (path.to_owned(), dataset.to_owned())));
-    let kept: Vec<(String, i64, Option<String>)> = sqlx::query_as(
-        "select key, generation, sha256 from file_cache where dataset = 'positions' order by key",
-    )
-    .fetch_all(&mut connection)
-    .await
-    .unwrap();
-    assert_eq!(kept, [("A".to_owned(), 2, None), ("B".to_owned(), 1, Some("p".to_owned()))]);
+    assert!(!made, "nothing is changed");
 }
 
 #[tokio::test]
 async fn an_old_schema_is_refused_unless_migrating() {
     let database = TestDb::create().await;
-    let refused = migrate(&Secret::new(database.url()), false).await.unwrap_err();
+    let refused = migrate(&Secret::new(database.url()), DEFAULT_SCHEMA, false).await.unwrap_err();
     assert!(refused.to_string().contains("outhaul migrate"), "{refused}");
 }
 
@@ -125,14 +112,14 @@ async fn a_server_that_may_lose_commits_is_refused() {
         )
         .await
         .unwrap();
-    let refused = migrate(&Secret::new(database.url()), true).await.unwrap_err();
+    let refused = migrate(&Secret::new(database.url()), DEFAULT_SCHEMA, true).await.unwrap_err();
     assert!(matches!(&refused, StoreError::Unsafe(why) if why.contains("synchronous_commit")), "{refused}");
 }
 
 #[tokio::test]
 async fn a_wrong_url_does_not_show_its_password() {
     for url in ["postgres://user:hunter2@host:notaport/db", "postgres://user:hunter2@127.0.0.1:1/db"] {
-        let refused = migrate(&Secret::new(url), true).await.unwrap_err();
+        let refused = migrate(&Secret::new(url), DEFAULT_SCHEMA, true).await.unwrap_err();
         assert!(!format!("{refused} {refused:?}").contains("hunter2"), "{refused:?}");
     }
 }
@@ -181,7 +168,8 @@ async fn a_server_that_vanishes_without_a_word_is_found_again() {
         patience: Duration::from_secs(1),
         purpose: "test",
     };
-    let store = outhaul_store::postgres::connect(&through, settings, "here".into(), &options).unwrap();
+    let store = outhaul_store::postgres::connect(&through, DEFAULT_SCHEMA, settings, "here".into(), &options)
+        .unwrap();
     store.ready().await.unwrap();
     silence.send_replace(true);
     let vanished = store.ready().await;

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use futures::FutureExt;
-use outhaul_core::dead_letter::DeadLetterFilter;
 use outhaul_core::file::{FileBegin, FileBegun, FileIdentity, FileOutcome, FilePlace, PublishedFile};
 use outhaul_core::id::{JobId, QueueId, WorkerId};
 use outhaul_core::job::{EXPORT, JobStatus, NewChunk, NewJob, OnFailure};
@@ -264,71 +263,18 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     assert!(matches!(error, StoreError::NewerSchema { found: 9999, known } if known < 9999), "{error}");
 }
 
-/// Files that were published before base paths were recorded; `totals` has overwritten one of `positions`.
-const PUBLISHED: &str =
-    "INSERT INTO file_cache (dataset, scope, key, effective_date, variant, path, rows, bytes, sha256, format,
-                                 definition, generation, created_at, last_generated_at, claimed_at, job_id)
-         VALUES ('positions', '', 'A', '2025-02-15', '', 'exports/2025/02/15/A_20250215.csv', 1, 1, 'p', 'CSV', 'd', 1, 1, 1, 1, 'J20260101_1'),
-                ('positions', '', 'B', '2025-02-15', '', 'exports/2025/02/15/B_20250215.csv', 1, 1, 'p', 'CSV', 'd', 1, 1, 1, 1, 'J20260101_1'),
-                ('totals', '', 'A', '2025-02-15', '', 'exports/2025/02/15/A_20250215.csv', 1, 1, 't', 'CSV', 'd', 1, 2, 2, 2, 'J20260101_1'),
-                ('parcels', 'ab12', 'C', '2025-02-15', '', 'exports/parcels/scope=ab12/2025/02/15/C_20250215.csv', 1, 1, 'c', 'CSV', 'd', 1, 1, 1, 1, 'J20260101_1'),
-                ('waits', '', 'D', '2025-02-15', '', NULL, NULL, NULL, NULL, NULL, NULL, 0, 1, NULL, NULL, NULL)";
-
-/// A database that the first version made, with a finished job, a failed one and one that waits.
 #[tokio::test]
-async fn a_database_of_the_first_version_is_brought_up_to_date() {
+async fn a_database_of_a_development_version_is_refused() {
     let database = Database::new();
     let first = tempfile::tempdir().unwrap();
-    let name = "0001_engine.sql";
-    std::fs::copy(Path::new(SQL).with_file_name("migrations").join(name), first.path().join(name)).unwrap();
+    std::fs::write(first.path().join("0001_engine.sql"), "CREATE TABLE job (id INTEGER)").unwrap();
     std::fs::create_dir_all(database.path().parent().unwrap()).unwrap();
     std::fs::write(database.path(), "").unwrap();
     let mut connection = database.beside().await;
     sqlx::migrate::Migrator::new(first.path()).await.unwrap().run(&mut connection).await.unwrap();
-    sqlx::raw_sql(
-        "INSERT INTO queue (id, name) VALUES (1, 'source:warehouse');
-         INSERT INTO job (id, job_id, job_type, owner, request, params, status, on_failure, priority, labels,
-                          total, done, failed, created_at, updated_at, completed_at, error_message)
-         VALUES (1, 'J20260101_1', 'EXPORT', 'a', '{}', '{}', 'COMPLETED', 'stop', 5, '{}', 1, 1, 0, 1, 3, 3, NULL),
-                (2, 'J20260101_2', 'EXPORT', 'a', '{}', '{}', 'FAILED', 'stop', 5, '{}', 1, 0, 1, 1, 5, 5, 'why'),
-                (3, 'J20260101_3', 'EXPORT', 'a', '{}', '{}', 'SUBMITTED', 'stop', 5, '{}', 1, 0, 0, 1, 1, NULL, NULL);
-         INSERT INTO job_chunk (id, job_id, position, chunk_key, queue_id, state, priority, turn, attempt, fence,
-                                started_at, completed_at, error_message)
-         VALUES (1, 1, 0, 'a', 1, 'SUCCESS', 5, 1, 1, 1, 2, 3, NULL),
-                (2, 2, 0, 'b', 1, 'DEAD', 5, 1, 2, 2, 2, 5, 'why'),
-                (3, 3, 0, 'c', 1, 'QUEUED', 5, 1, 0, 0, NULL, NULL, NULL);",
-    )
-    .execute(&mut connection)
-    .await
-    .unwrap();
-    sqlx::raw_sql(PUBLISHED).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
-
-    let store = database.open().await.unwrap();
-    let owners = store.base_paths().await.unwrap();
-    let owners: Vec<_> = owners.iter().map(|owner| (&*owner.path, &*owner.dataset)).collect();
-    assert_eq!(owners, [("exports/", "totals"), ("exports/parcels/", "parcels")]);
-    let wanted = ["A", "B"].map(|key| (key.to_owned(), "2025-02-15".parse().unwrap()));
-    let kept = store.files_recorded("positions", "", "", &wanted).await.unwrap();
-    let kept: Vec<_> = kept.iter().map(|(identity, record)| (&*identity.key, record.generation)).collect();
-    assert_eq!(kept, [("B", 1)], "the other one's file is no longer there");
-    let (worker, queue) = prepare(&store).await;
-    let id = |n: u32| JobId::from_store(format!("J20260101_{n}"));
-    let done = store.job_get(&id(1)).await.unwrap().unwrap();
-    assert_eq!((done.status, done.result), (JobStatus::Completed, None));
-    let told = store.history_list(&id(1), None, None, 10).await.unwrap().items;
-    let told: Vec<_> = told.iter().map(|told| (told.to, told.at.timestamp_micros(), told.worker)).collect();
-    let expected =
-        [(ChunkState::Queued, 1, None), (ChunkState::Running, 2, None), (ChunkState::Success, 3, None)];
-    assert_eq!(told, expected);
-    let letters = store.dead_letters_list(&DeadLetterFilter::default(), None, 10).await.unwrap().items;
-    assert_eq!((letters.len(), &*letters[0].cause, letters[0].attempts), (1, "why", 2));
-    assert_eq!(letters[0].first_failed_at, letters[0].last_failed_at, "nobody wrote down the first time");
-    assert_eq!(store.dead_letters_redrive(&DeadLetterFilter::default(), 10, None).await.unwrap(), 1);
-    assert_eq!(claim(&store, worker, queue, 10).await.len(), 2);
-    store.close().await;
-    drop(store);
-    database.open().await.expect("the second time there is nothing to migrate");
+    let refused = database.open().await.unwrap_err().to_string();
+    assert!(refused.contains("earlier development version"), "{refused}");
 }
 
 #[tokio::test]

@@ -94,6 +94,8 @@ pub struct Config {
 pub struct DatabaseConfig {
     /// `postgres://…` or `sqlite:<absolute path>`.
     pub url: Secret,
+    /// The schema that holds the tables, on PostgreSQL.
+    pub schema: String,
     /// Whether to use LISTEN for wake-ups.
     pub listen: bool,
     /// Connections for the API.

@@ -219,8 +219,12 @@ fn judge_database(
             problems.add(format!("database.{name}"), "must be between 1 and 1000");
         }
     }
+    if let Err(problem) = outhaul_store::postgres::check_schema(&raw.schema) {
+        problems.add("database.schema", problem);
+    }
     DatabaseConfig {
         url,
+        schema: raw.schema,
         listen: raw.listen,
         api_connections: raw.api_connections,
         engine_connections: raw.engine_connections,

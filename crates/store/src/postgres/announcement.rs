@@ -16,6 +16,7 @@ use sqlx::{FromRow, Row};
 use super::PostgresStore;
 use super::pool::{Pool, begin};
 use super::row::{ClaimRow, interval, want_columns};
+use super::schema::Schema;
 use crate::error::from_sqlx;
 
 impl PostgresStore {
@@ -29,7 +30,7 @@ impl PostgresStore {
         // PostgreSQL has no NUL in text, so no chunk has such a name.
         let nameable = |text: &str| if text.contains('\0') { String::new() } else { text.to_owned() };
         let (queues, limits) = want_columns(wants);
-        let rows = sqlx::query(include_str!("sql/chunks_claim_named.sql"))
+        let rows = sqlx::query(self.sql(include_str!("sql/chunks_claim_named.sql")))
             .bind(worker.0)
             .bind(names.iter().map(|name| nameable(&name.job_id)).collect::<Vec<_>>())
             .bind(names.iter().map(|name| nameable(&name.chunk_key)).collect::<Vec<_>>())
@@ -54,10 +55,11 @@ impl PostgresStore {
         window: u32,
         limit: u32,
     ) -> StoreResult<Vec<Announcement>> {
+        let schema = self.schema;
         let queues: Vec<i32> = queues.iter().map(|queue| i32::try_from(queue.0).unwrap_or(-1)).collect();
         let pool = self.pool();
         // Spawned, so that a caller who gives up cannot leave half a transaction behind.
-        let work = tokio::spawn(async move { take(&pool, &queues, window, limit).await });
+        let work = tokio::spawn(async move { take(schema, &pool, &queues, window, limit).await });
         work.await.map_err(|error| StoreError::Refused(error.into()))?.map_err(from_sqlx)
     }
 
@@ -66,7 +68,7 @@ impl PostgresStore {
         announcements: &[Announcement],
         expiry: Duration,
     ) -> StoreResult<()> {
-        sqlx::query(include_str!("sql/announcements_confirm.sql"))
+        sqlx::query(self.sql(include_str!("sql/announcements_confirm.sql")))
             .bind(announcements.iter().map(|announced| announced.chunk.0).collect::<Vec<_>>())
             .bind(announcements.iter().map(|announced| announced.mark).collect::<Vec<_>>())
             .bind(interval(expiry.min(ANNOUNCEMENT_LONGEST)))
@@ -77,7 +79,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn clear_announcements(&self, chunks: &[ChunkId]) -> StoreResult<()> {
-        sqlx::query(include_str!("sql/announcements_clear.sql"))
+        sqlx::query(self.sql(include_str!("sql/announcements_clear.sql")))
             .bind(chunks.iter().map(|chunk| chunk.0).collect::<Vec<_>>())
             .execute(&self.pool())
             .await
@@ -86,7 +88,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn defer_announcements(&self, chunks: &[ChunkId], wait: Duration) -> StoreResult<()> {
-        sqlx::query(include_str!("sql/announcements_defer.sql"))
+        sqlx::query(self.sql(include_str!("sql/announcements_defer.sql")))
             .bind(chunks.iter().map(|chunk| chunk.0).collect::<Vec<_>>())
             .bind(interval(wait.min(ANNOUNCEMENT_LONGEST)))
             .bind(interval(ANNOUNCEMENT_DEFERRED))
@@ -97,7 +99,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn doubt_announcements(&self) -> StoreResult<()> {
-        sqlx::query(include_str!("sql/announcements_doubt.sql"))
+        sqlx::query(self.sql(include_str!("sql/announcements_doubt.sql")))
             .bind(interval(ANNOUNCEMENT_DOUBTED))
             .execute(&self.pool())
             .await
@@ -108,6 +110,7 @@ impl PostgresStore {
 
 /// Two statements: the second must see what the last holder of the lock announced.
 async fn take(
+    schema: Schema,
     pool: &Pool,
     queues: &[i32],
     window: u32,
@@ -115,7 +118,7 @@ async fn take(
 ) -> Result<Vec<Announcement>, sqlx::Error> {
     let mut connection = pool.acquire().await?;
     let mut transaction = begin(&mut connection).await?;
-    let queues: Vec<i32> = sqlx::query_scalar(include_str!("sql/announcements_take_lock.sql"))
+    let queues: Vec<i32> = sqlx::query_scalar(schema.sql(include_str!("sql/announcements_take_lock.sql")))
         .bind(queues)
         .fetch_all(&mut *transaction)
         .await?;
@@ -123,7 +126,7 @@ async fn take(
         transaction.rollback().await?;
         return Ok(Vec::new());
     }
-    let rows: Vec<AnnouncementRow> = sqlx::query_as(include_str!("sql/announcements_take.sql"))
+    let rows: Vec<AnnouncementRow> = sqlx::query_as(schema.sql(include_str!("sql/announcements_take.sql")))
         .bind(queues)
         .bind(i64::from(window))
         .bind(i64::from(limit))

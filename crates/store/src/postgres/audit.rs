@@ -13,7 +13,7 @@ use crate::error::{corrupt, from_sqlx};
 
 impl PostgresStore {
     pub(super) async fn record_audit(&self, entries: &[AuditEntry]) -> StoreResult<()> {
-        sqlx::query(include_str!("sql/audit_record.sql"))
+        sqlx::query(self.sql(include_str!("sql/audit_record.sql")))
             .bind(entries.iter().map(|entry| entry.actor.as_str()).collect::<Vec<_>>())
             .bind(entries.iter().map(|entry| entry.act.as_str()).collect::<Vec<_>>())
             .bind(entries.iter().map(|entry| entry.job_id.as_ref().map(JobId::as_str)).collect::<Vec<_>>())
@@ -31,7 +31,7 @@ impl PostgresStore {
         limit: u32,
     ) -> StoreResult<Page<AuditRow, i64>> {
         type Columns = (i64, DateTime<Utc>, String, String, Option<String>, Option<String>);
-        let rows: Vec<Columns> = sqlx::query_as(include_str!("sql/audit_list.sql"))
+        let rows: Vec<Columns> = sqlx::query_as(self.sql(include_str!("sql/audit_list.sql")))
             .bind(&filter.actor)
             .bind(filter.job_id.as_ref().map(JobId::as_str))
             .bind(filter.act.map(AuditAct::as_str))
@@ -50,8 +50,9 @@ impl PostgresStore {
     }
 
     pub(super) async fn prune_audit(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
-        let prune =
-            sqlx::query(include_str!("sql/audit_prune.sql")).bind(interval(keep)).bind(i64::from(limit));
+        let prune = sqlx::query(self.sql(include_str!("sql/audit_prune.sql")))
+            .bind(interval(keep))
+            .bind(i64::from(limit));
         Ok(prune.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected())
     }
 }

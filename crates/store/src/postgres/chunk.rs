@@ -16,6 +16,13 @@ use super::queue::slot_columns;
 use super::row::{ClaimRow, LeaseRow, chunk_row, columns, interval, want_columns};
 use crate::error::{corrupt, from_sqlx};
 
+/// Success of chunks without files.
+const FINISH: &str =
+    concat!(include_str!("sql/parts/finish_plain.sql"), include_str!("sql/parts/finish_end.sql"));
+/// Success of chunks of which some have files.
+const FINISH_WITH_FILES: &str =
+    concat!(include_str!("sql/parts/finish_files.sql"), include_str!("sql/parts/finish_end.sql"));
+
 impl PostgresStore {
     pub(super) async fn list_chunks(
         &self,
@@ -26,7 +33,7 @@ impl PostgresStore {
     ) -> StoreResult<Page<ChunkRow, String>> {
         let states: Option<Vec<&str>> =
             status.map(|status| status.states().into_iter().map(ChunkState::as_str).collect());
-        let rows = sqlx::query(include_str!("sql/chunks_list.sql"))
+        let rows = sqlx::query(self.sql(include_str!("sql/chunks_list.sql")))
             .bind(job_id.as_str())
             .bind(states)
             .bind(after)
@@ -46,7 +53,7 @@ impl PostgresStore {
         total: u32,
     ) -> StoreResult<Vec<ClaimedChunk>> {
         let (queues, limits) = want_columns(wants);
-        let rows: Vec<ClaimRow> = sqlx::query_as(include_str!("sql/chunks_claim.sql"))
+        let rows: Vec<ClaimRow> = sqlx::query_as(self.sql(include_str!("sql/chunks_claim.sql")))
             .bind(worker.0)
             .bind(queues)
             .bind(limits)
@@ -66,16 +73,17 @@ impl PostgresStore {
     ) -> StoreResult<Beat> {
         let (ids, fences) = columns(leases);
         let (queues, numbers) = slot_columns(slots);
-        let rows: Vec<(String, i64, i64)> = sqlx::query_as(include_str!("sql/chunks_heartbeat.sql"))
-            .bind(worker.0)
-            .bind(ids)
-            .bind(fences)
-            .bind(queues)
-            .bind(numbers)
-            .bind(interval(self.settings.lease))
-            .fetch_all(&self.pool())
-            .await
-            .map_err(from_sqlx)?;
+        let rows: Vec<(String, i64, i64)> =
+            sqlx::query_as(self.sql(include_str!("sql/chunks_heartbeat.sql")))
+                .bind(worker.0)
+                .bind(ids)
+                .bind(fences)
+                .bind(queues)
+                .bind(numbers)
+                .bind(interval(self.settings.lease))
+                .fetch_all(&self.pool())
+                .await
+                .map_err(from_sqlx)?;
         let mut beat = Beat::default();
         for (what, a, b) in rows {
             match what.as_str() {
@@ -88,7 +96,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn of_worker(&self, worker: WorkerId) -> StoreResult<Vec<Lease>> {
-        let rows: Vec<(i64, i64)> = sqlx::query_as(include_str!("sql/chunks_of_worker.sql"))
+        let rows: Vec<(i64, i64)> = sqlx::query_as(self.sql(include_str!("sql/chunks_of_worker.sql")))
             .bind(worker.0)
             .fetch_all(&self.pool())
             .await
@@ -97,15 +105,15 @@ impl PostgresStore {
     }
 
     pub(super) async fn cancelled_of(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
-        self.leases(include_str!("sql/chunks_cancelled.sql"), leases).await
+        self.leases(self.sql(include_str!("sql/chunks_cancelled.sql")), leases).await
     }
 
     pub(super) async fn running_of(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
-        self.leases(include_str!("sql/chunks_running.sql"), leases).await
+        self.leases(self.sql(include_str!("sql/chunks_running.sql")), leases).await
     }
 
     pub(super) async fn may_publish(&self, lease: Lease) -> StoreResult<bool> {
-        sqlx::query_scalar(include_str!("sql/chunk_may_publish.sql"))
+        sqlx::query_scalar(self.sql(include_str!("sql/chunk_may_publish.sql")))
             .bind(lease.chunk.0)
             .bind(lease.fence)
             .fetch_one(&self.pool())
@@ -114,7 +122,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn record_progress(&self, progress: &[Progress]) -> StoreResult<()> {
-        sqlx::query(include_str!("sql/progress_record.sql"))
+        sqlx::query(self.sql(include_str!("sql/progress_record.sql")))
             .bind(progress.iter().map(|one| one.lease.chunk.0).collect::<Vec<_>>())
             .bind(progress.iter().map(|one| one.lease.fence).collect::<Vec<_>>())
             .bind(progress.iter().map(|one| one.rows).collect::<Vec<_>>())
@@ -126,44 +134,46 @@ impl PostgresStore {
         Ok(())
     }
 
+    /// A batch without files goes by a statement that knows of none.
     pub(super) async fn finish(&self, finishes: &[Finish]) -> StoreResult<Vec<Lease>> {
         let leases: Vec<Lease> = finishes.iter().map(|finish| finish.lease).collect();
         let (ids, fences) = columns(&leases);
-        let mut files = FileArrays::default();
-        for finish in finishes {
-            files.push(finish.file.as_ref());
+        let results: Vec<Option<&str>> = finishes.iter().map(|finish| finish.result.as_deref()).collect();
+        let plain = finishes.iter().all(|finish| finish.file.is_none());
+        let sql = self.sql(if plain { FINISH } else { FINISH_WITH_FILES });
+        let mut finish = sqlx::query_as(sql).bind(ids).bind(fences).bind(results);
+        if !plain {
+            let mut files = FileArrays::default();
+            for finish in finishes {
+                files.push(finish.file.as_ref());
+            }
+            finish = finish
+                .bind(finishes.iter().map(|finish| finish.claimed_at).collect::<Vec<_>>())
+                .bind(files.kind)
+                .bind(finishes.iter().map(|finish| finish.reason.as_str()).collect::<Vec<_>>())
+                .bind(files.dataset)
+                .bind(files.scope)
+                .bind(files.key)
+                .bind(files.effective_date)
+                .bind(files.variant)
+                .bind(files.path)
+                .bind(files.rows)
+                .bind(files.bytes)
+                .bind(files.sha256)
+                .bind(files.etag)
+                .bind(files.format)
+                .bind(files.definition)
+                .bind(files.generation)
+                .bind(files.generated_at);
         }
-        let rows: Vec<LeaseRow> = sqlx::query_as(include_str!("sql/chunks_finish.sql"))
-            .bind(ids)
-            .bind(fences)
-            .bind(finishes.iter().map(|finish| finish.claimed_at).collect::<Vec<_>>())
-            .bind(files.kind)
-            .bind(finishes.iter().map(|finish| finish.reason.as_str()).collect::<Vec<_>>())
-            .bind(files.dataset)
-            .bind(files.scope)
-            .bind(files.key)
-            .bind(files.effective_date)
-            .bind(files.variant)
-            .bind(files.path)
-            .bind(files.rows)
-            .bind(files.bytes)
-            .bind(files.sha256)
-            .bind(files.etag)
-            .bind(files.format)
-            .bind(files.definition)
-            .bind(files.generation)
-            .bind(files.generated_at)
-            .bind(finishes.iter().map(|finish| finish.result.as_deref()).collect::<Vec<_>>())
-            .fetch_all(&self.pool())
-            .await
-            .map_err(from_sqlx)?;
+        let rows: Vec<LeaseRow> = finish.fetch_all(&self.pool()).await.map_err(from_sqlx)?;
         Ok(rows.into_iter().map(Lease::from).collect())
     }
 
     pub(super) async fn fail(&self, failures: &[Failure]) -> StoreResult<Vec<Settled>> {
         let leases: Vec<Lease> = failures.iter().map(|failure| failure.lease).collect();
         let (ids, fences) = columns(&leases);
-        let rows: Vec<(i64, i64, String)> = sqlx::query_as(include_str!("sql/chunks_fail.sql"))
+        let rows: Vec<(i64, i64, String)> = sqlx::query_as(self.sql(include_str!("sql/chunks_fail.sql")))
             .bind(ids)
             .bind(fences)
             .bind(failures.iter().map(|failure| failure.expired).collect::<Vec<_>>())
@@ -184,7 +194,7 @@ impl PostgresStore {
 
     pub(super) async fn give_back(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
         let (ids, fences) = columns(leases);
-        let rows: Vec<LeaseRow> = sqlx::query_as(include_str!("sql/chunks_return.sql"))
+        let rows: Vec<LeaseRow> = sqlx::query_as(self.sql(include_str!("sql/chunks_return.sql")))
             .bind(ids)
             .bind(fences)
             .bind(i16::try_from(MAX_RETURNS).unwrap_or(i16::MAX))
@@ -195,7 +205,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn snooze(&self, lease: Lease, wait: Duration) -> StoreResult<bool> {
-        sqlx::query_scalar(include_str!("sql/chunk_snooze.sql"))
+        sqlx::query_scalar(self.sql(include_str!("sql/chunk_snooze.sql")))
             .bind(lease.chunk.0)
             .bind(lease.fence)
             .bind(interval(wait))
@@ -205,7 +215,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn cancel_chunks(&self, leases: &[Lease]) -> StoreResult<Vec<Lease>> {
-        self.leases(include_str!("sql/chunks_cancel.sql"), leases).await
+        self.leases(self.sql(include_str!("sql/chunks_cancel.sql")), leases).await
     }
 
     /// Runs a statement that takes leases and answers with those it applied to.

@@ -12,6 +12,7 @@ use sqlx::{ConnectOptions, Connection};
 use super::PostgresStore;
 use super::connections::Connections;
 use super::pool::Pool;
+use super::schema::Schema;
 use crate::error::from_sqlx;
 
 /// How long a job's transaction waits for a connection before it asks again.
@@ -79,6 +80,7 @@ pub struct PostgresOptions {
 /// runtime that needs them; call it on a runtime.
 pub fn connect(
     url: &Secret,
+    schema: &str,
     settings: StoreSettings,
     installation: Arc<str>,
     options: &PostgresOptions,
@@ -104,6 +106,7 @@ pub fn connect(
         transactions,
         settings,
         installation,
+        schema: Schema::new(schema)?,
         listen,
         queue_keys: Arc::default(),
     })

@@ -67,7 +67,7 @@ impl PostgresStore {
         limit: u32,
     ) -> StoreResult<Page<DeadLetter, DeadLetterCursor>> {
         let rows: Vec<DeadLetterRow> =
-            filtered!(sqlx::query_as(include_str!("sql/dead_letters_list.sql")), filter)
+            filtered!(sqlx::query_as(self.sql(include_str!("sql/dead_letters_list.sql"))), filter)
                 .bind(after.map(|after| moment(after.at_micros)))
                 .bind(after.map(|after| after.chunk))
                 .bind(i64::from(limit) + 1)
@@ -79,10 +79,11 @@ impl PostgresStore {
     }
 
     pub(super) async fn count_dead_letters(&self, filter: &DeadLetterFilter) -> StoreResult<u64> {
-        let count: i64 = filtered!(sqlx::query_scalar(include_str!("sql/dead_letters_count.sql")), filter)
-            .fetch_one(&self.pool())
-            .await
-            .map_err(from_sqlx)?;
+        let count: i64 =
+            filtered!(sqlx::query_scalar(self.sql(include_str!("sql/dead_letters_count.sql"))), filter)
+                .fetch_one(&self.pool())
+                .await
+                .map_err(from_sqlx)?;
         Ok(count.unsigned_abs())
     }
 
@@ -93,7 +94,7 @@ impl PostgresStore {
         by: Option<&Redriver>,
     ) -> StoreResult<u64> {
         let jobs: Vec<(i64, Vec<i64>, Vec<i64>)> =
-            filtered!(sqlx::query_as(include_str!("sql/dead_letters_redrive.sql")), filter)
+            filtered!(sqlx::query_as(self.sql(include_str!("sql/dead_letters_redrive.sql"))), filter)
                 .bind(i64::from(limit))
                 .fetch_all(&self.pool())
                 .await

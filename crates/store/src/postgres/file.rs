@@ -68,7 +68,7 @@ impl PostgresStore {
     async fn try_begin_file(&self, begin: &FileBegin) -> StoreResult<Option<FileBegun>> {
         let (lease, identity) = (begin.lease, &begin.identity);
         let row: BeginRow =
-            sqlx::query_as_with(include_str!("sql/file_begin.sql"), arguments(lease, identity)?)
+            sqlx::query_as_with(self.sql(include_str!("sql/file_begin.sql")), arguments(lease, identity)?)
                 .bind(&begin.place.base_path)
                 .fetch_one(&self.pool())
                 .await
@@ -85,12 +85,14 @@ impl PostgresStore {
             return Ok(Some(FileBegun::Reusable(record)));
         }
         let Some(id) = row.id else {
-            let first =
-                sqlx::query_with(include_str!("sql/file_begin_first.sql"), arguments(lease, identity)?)
-                    .bind(&begin.place.base_path)
-                    .execute(&self.pool())
-                    .await
-                    .map_err(from_sqlx)?;
+            let first = sqlx::query_with(
+                self.sql(include_str!("sql/file_begin_first.sql")),
+                arguments(lease, identity)?,
+            )
+            .bind(&begin.place.base_path)
+            .execute(&self.pool())
+            .await
+            .map_err(from_sqlx)?;
             let grant = WriteGrant { recorded: None, leftover: None };
             return Ok((first.rows_affected() > 0).then_some(FileBegun::Write(grant)));
         };
@@ -105,7 +107,7 @@ impl PostgresStore {
         if row.writer_alive {
             return Ok(Some(FileBegun::Busy));
         }
-        let taken = sqlx::query(include_str!("sql/file_begin_next.sql"))
+        let taken = sqlx::query(self.sql(include_str!("sql/file_begin_next.sql")))
             .bind(lease.chunk.0)
             .bind(lease.fence)
             .bind(id)
@@ -126,7 +128,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn base_path_owners(&self) -> StoreResult<Vec<BasePathOwner>> {
-        let rows: Vec<(String, String)> = sqlx::query_as(include_str!("sql/base_paths.sql"))
+        let rows: Vec<(String, String)> = sqlx::query_as(self.sql(include_str!("sql/base_paths.sql")))
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
@@ -139,17 +141,18 @@ impl PostgresStore {
         identity: &FileIdentity,
         upload: &Upload,
     ) -> StoreResult<bool> {
-        let done = sqlx::query_with(include_str!("sql/file_upload.sql"), arguments(lease, identity)?)
-            .bind(&upload.path)
-            .bind(&upload.upload_id)
-            .execute(&self.pool())
-            .await
-            .map_err(from_sqlx)?;
+        let done =
+            sqlx::query_with(self.sql(include_str!("sql/file_upload.sql")), arguments(lease, identity)?)
+                .bind(&upload.path)
+                .bind(&upload.upload_id)
+                .execute(&self.pool())
+                .await
+                .map_err(from_sqlx)?;
         Ok(done.rows_affected() > 0)
     }
 
     pub(super) async fn leftovers(&self, limit: u32) -> StoreResult<Vec<Unfinished>> {
-        let rows: Vec<LeftoverRow> = sqlx::query_as(include_str!("sql/files_leftover.sql"))
+        let rows: Vec<LeftoverRow> = sqlx::query_as(self.sql(include_str!("sql/files_leftover.sql")))
             .bind(i64::from(limit))
             .fetch_all(&self.pool())
             .await
@@ -166,7 +169,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn leftover_removed(&self, leftover: &Leftover) -> StoreResult<()> {
-        sqlx::query(include_str!("sql/file_leftover_removed.sql"))
+        sqlx::query(self.sql(include_str!("sql/file_leftover_removed.sql")))
             .bind(leftover.file)
             .bind(leftover.lease.chunk.0)
             .bind(leftover.lease.fence)
@@ -177,7 +180,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn leftover_replaced(&self, leftover: &Leftover, generation: i64) -> StoreResult<()> {
-        sqlx::query(include_str!("sql/file_leftover_replaced.sql"))
+        sqlx::query(self.sql(include_str!("sql/file_leftover_replaced.sql")))
             .bind(leftover.file)
             .bind(leftover.lease.chunk.0)
             .bind(leftover.lease.fence)
@@ -194,7 +197,7 @@ impl PostgresStore {
         after: Option<&str>,
         limit: u32,
     ) -> StoreResult<Page<ManifestRow, String>> {
-        let rows: Vec<ManifestColumns> = sqlx::query_as(include_str!("sql/files_list.sql"))
+        let rows: Vec<ManifestColumns> = sqlx::query_as(self.sql(include_str!("sql/files_list.sql")))
             .bind(job_id.as_str())
             .bind(after)
             .bind(i64::from(limit) + 1)
@@ -206,7 +209,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn get_file(&self, job_id: &JobId, file: ChunkId) -> StoreResult<Option<ManifestRow>> {
-        let row: Option<ManifestColumns> = sqlx::query_as(include_str!("sql/file_get.sql"))
+        let row: Option<ManifestColumns> = sqlx::query_as(self.sql(include_str!("sql/file_get.sql")))
             .bind(job_id.as_str())
             .bind(file.0)
             .fetch_optional(&self.pool())
@@ -224,7 +227,7 @@ impl PostgresStore {
     ) -> StoreResult<Vec<(FileIdentity, FileRecord)>> {
         let (keys, dates): (Vec<&str>, Vec<NaiveDate>) =
             wanted.iter().map(|(key, date)| (key.as_str(), *date)).unzip();
-        let rows: Vec<RecordedRow> = sqlx::query_as(include_str!("sql/files_recorded.sql"))
+        let rows: Vec<RecordedRow> = sqlx::query_as(self.sql(include_str!("sql/files_recorded.sql")))
             .bind(dataset)
             .bind(scope)
             .bind(variant)

@@ -58,7 +58,7 @@ impl PostgresStore {
         after: Option<HistoryCursor>,
         limit: u32,
     ) -> StoreResult<Page<Transition, HistoryCursor>> {
-        let rows: Vec<HistoryRow> = sqlx::query_as(include_str!("sql/history_list.sql"))
+        let rows: Vec<HistoryRow> = sqlx::query_as(self.sql(include_str!("sql/history_list.sql")))
             .bind(job_id.as_str())
             .bind(chunk_key)
             .bind(after.map(|after| moment(after.at_micros)))

@@ -16,7 +16,7 @@ impl PostgresStore {
         if !anything {
             return Ok(None);
         }
-        let row: Option<JobRow> = sqlx::query_as(include_str!("sql/job_get.sql"))
+        let row: Option<JobRow> = sqlx::query_as(self.sql(include_str!("sql/job_get.sql")))
             .bind(job_id.as_str())
             .bind(subject)
             .bind(department)
@@ -27,7 +27,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn get_jobs(&self, job_ids: &[JobId]) -> StoreResult<Vec<Job>> {
-        let rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_get.sql"))
+        let rows: Vec<JobRow> = sqlx::query_as(self.sql(include_str!("sql/jobs_get.sql")))
             .bind(job_ids.iter().map(JobId::as_str).collect::<Vec<_>>())
             .fetch_all(&self.pool())
             .await
@@ -36,7 +36,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn prioritise_job(&self, job_id: &JobId, priority: u8) -> StoreResult<Prioritised> {
-        let row: Option<(String, bool)> = sqlx::query_as(include_str!("sql/job_prioritise.sql"))
+        let row: Option<(String, bool)> = sqlx::query_as(self.sql(include_str!("sql/job_prioritise.sql")))
             .bind(job_id.as_str())
             .bind(i16::from(priority))
             .fetch_optional(&self.pool())
@@ -64,7 +64,7 @@ impl PostgresStore {
             Some(status) => vec![status.as_str()],
             None => vec![],
         };
-        let rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_list.sql"))
+        let rows: Vec<JobRow> = sqlx::query_as(self.sql(include_str!("sql/jobs_list.sql")))
             .bind(filter.status.map(JobStatus::as_str))
             .bind(stored)
             .bind(&filter.job_type)
@@ -85,7 +85,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn cancel_job(&self, job_id: &JobId) -> StoreResult<Cancelled> {
-        let row: Option<(String, bool)> = sqlx::query_as(include_str!("sql/job_cancel.sql"))
+        let row: Option<(String, bool)> = sqlx::query_as(self.sql(include_str!("sql/job_cancel.sql")))
             .bind(job_id.as_str())
             .fetch_optional(&self.pool())
             .await

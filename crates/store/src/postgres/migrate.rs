@@ -15,21 +15,11 @@ use sqlx::{ConnectOptions, Connection, Executor};
 
 use super::connect::{connect_options, refuse_unsafe};
 use super::pool::begin;
+use super::schema::Schema;
 use crate::error::{from_sqlx, rolled_back};
 
 /// Versions and their SQL, ascending.
-const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "engine", include_str!("migrations/0001_engine.sql")),
-    (2, "custom_jobs", include_str!("migrations/0002_custom_jobs.sql")),
-    (3, "progress", include_str!("migrations/0003_progress.sql")),
-    (4, "dependencies", include_str!("migrations/0004_dependencies.sql")),
-    (5, "schedules", include_str!("migrations/0005_schedules.sql")),
-    (6, "identity", include_str!("migrations/0006_identity.sql")),
-    (7, "delivery", include_str!("migrations/0007_delivery.sql")),
-    (8, "shown_version", include_str!("migrations/0008_shown_version.sql")),
-    (9, "base_paths", include_str!("migrations/0009_base_paths.sql")),
-    (10, "error_detail", include_str!("migrations/0010_error_detail.sql")),
-];
+const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "schema", include_str!("migrations/0001_schema.sql"))];
 
 /// The key of the lock under which migrations run.
 const LOCK: i64 = 0x6f75_7468_6175_6c01;
@@ -50,7 +40,8 @@ const WAIT: Backoff =
 
 /// Brings the schema up to date (or, with `apply` off, only checks it) and returns the
 /// installation's name. Refuses a schema that is newer than this binary.
-pub async fn migrate(url: &Secret, apply: bool) -> StoreResult<Arc<str>> {
+pub async fn migrate(url: &Secret, schema: &str, apply: bool) -> StoreResult<Arc<str>> {
+    let schema = Schema::new(schema)?;
     let options = connect_options(url, "migrate")?.disable_statement_logging();
     // Spawned, so that a caller who gives up cannot leave half a transaction behind.
     let work = tokio::spawn(async move {
@@ -58,7 +49,7 @@ pub async fn migrate(url: &Secret, apply: bool) -> StoreResult<Arc<str>> {
         refuse_unsafe(&mut connection).await?;
         let mut tries = 0;
         let installation = loop {
-            match run(&mut connection, apply).await {
+            match run(&mut connection, schema, apply).await {
                 Err(error) if tries < AGAIN && rolled_back(&error) => tries += 1,
                 done => break done?,
             }
@@ -70,25 +61,24 @@ pub async fn migrate(url: &Secret, apply: bool) -> StoreResult<Arc<str>> {
     work.await.map_err(|error| StoreError::Refused(error.into()))?
 }
 
-async fn run(connection: &mut sqlx::PgConnection, apply: bool) -> StoreResult<Arc<str>> {
+async fn run(connection: &mut sqlx::PgConnection, schema: Schema, apply: bool) -> StoreResult<Arc<str>> {
     let mut tx = begin(connection).await.map_err(from_sqlx)?;
     tx.execute(NO_LIMITS).await.map_err(from_sqlx)?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await.map_err(from_sqlx)?;
     tx.execute(WAIT_FOR_TABLES).await.map_err(from_sqlx)?;
-    let exists: bool = sqlx::query_scalar("SELECT to_regclass('outhaul_migration') IS NOT NULL")
+    let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+        .bind(format!("{}.migration", schema.name()))
         .fetch_one(&mut *tx)
         .await
         .map_err(from_sqlx)?;
+    if !exists {
+        refuse_development_version(&mut tx).await?;
+    }
     if !exists && apply {
-        tx.execute(
-            "CREATE TABLE outhaul_migration (
-                 version bigint PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
-        )
-        .await
-        .map_err(from_sqlx)?;
+        create_schema(&mut tx, schema).await?;
     }
     let found: i64 = if exists {
-        sqlx::query_scalar("SELECT COALESCE(max(version), 0) FROM outhaul_migration")
+        sqlx::query_scalar(schema.sql("SELECT COALESCE(max(version), 0) FROM outhaul.migration"))
             .fetch_one(&mut *tx)
             .await
             .map_err(from_sqlx)?
@@ -105,18 +95,58 @@ async fn run(connection: &mut sqlx::PgConnection, apply: bool) -> StoreResult<Ar
         )));
     }
     for (version, name, sql) in MIGRATIONS.iter().filter(|migration| migration.0 > found) {
-        tx.execute(sqlx::raw_sql(*sql)).await.map_err(from_sqlx)?;
-        sqlx::query("INSERT INTO outhaul_migration (version, name) VALUES ($1, $2)")
+        tx.execute(sqlx::raw_sql(schema.sql(sql))).await.map_err(from_sqlx)?;
+        sqlx::query(schema.sql("INSERT INTO outhaul.migration (version, name) VALUES ($1, $2)"))
             .bind(version)
             .bind(name)
             .execute(&mut *tx)
             .await
             .map_err(from_sqlx)?;
     }
-    let installation: String = sqlx::query_scalar("SELECT value FROM meta WHERE name = 'installation'")
+    let installation: String =
+        sqlx::query_scalar(schema.sql("SELECT value FROM outhaul.meta WHERE name = 'installation'"))
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(from_sqlx)?;
+    tx.commit().await.map_err(from_sqlx)?;
+    Ok(installation.into())
+}
+
+/// Makes the schema and the table of migrations. A role without the right to create schemas may use one that was made
+/// for it.
+async fn create_schema(tx: &mut sqlx::PgConnection, schema: Schema) -> StoreResult<()> {
+    let missing: bool = sqlx::query_scalar("SELECT to_regnamespace($1) IS NULL")
+        .bind(schema.name())
         .fetch_one(&mut *tx)
         .await
         .map_err(from_sqlx)?;
-    tx.commit().await.map_err(from_sqlx)?;
-    Ok(installation.into())
+    if missing {
+        tx.execute(schema.sql("CREATE SCHEMA outhaul.").trim_end_matches('.')).await.map_err(from_sqlx)?;
+    }
+    tx.execute(schema.sql(
+        "CREATE TABLE outhaul.migration (
+             version bigint PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
+    ))
+    .await
+    .map_err(from_sqlx)?;
+    Ok(())
+}
+
+/// Development versions kept their tables in the first schema of the search path, under a table of this name.
+async fn refuse_development_version(tx: &mut sqlx::PgConnection) -> StoreResult<()> {
+    let found: Option<String> = sqlx::query_scalar(
+        "SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE c.oid = to_regclass('outhaul_migration')",
+    )
+    .fetch_optional(&mut *tx)
+    .await
+    .map_err(from_sqlx)?;
+    match found {
+        None => Ok(()),
+        Some(found) => Err(StoreError::Unsafe(format!(
+            "schema `{found}` of the database holds tables of an earlier development version of Outhaul, which \
+             cannot be upgraded: name another database, or drop those tables (the table outhaul_migration is one of \
+             them)"
+        ))),
+    }
 }

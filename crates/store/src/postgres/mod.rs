@@ -19,6 +19,7 @@ mod redrive;
 mod row;
 mod schedule;
 mod schedule_fire;
+mod schema;
 mod step;
 mod submit;
 mod sweep;
@@ -69,9 +70,11 @@ use sqlx::postgres::PgConnectOptions;
 
 use connections::Connections;
 use pool::Pool;
+use schema::Schema;
 
 pub use connect::{PostgresOptions, connect, missing_session_settings};
 pub use migrate::migrate;
+pub use schema::{DEFAULT as DEFAULT_SCHEMA, check_schema};
 pub use step::{Transacted, TransactionError};
 
 /// A PostgreSQL database as a store. Cheap to clone; clones share one pool.
@@ -82,6 +85,7 @@ pub struct PostgresStore {
     transactions: PgPool,
     settings: StoreSettings,
     installation: Arc<str>,
+    schema: Schema,
     /// Where hints are listened for; `None`: `database.listen` is off.
     listen: Option<Arc<PgConnectOptions>>,
     /// Queue keys never change once given.
@@ -89,6 +93,11 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
+    /// A statement for the schema of this database.
+    fn sql(&self, statement: &'static str) -> &'static str {
+        self.schema.sql(statement)
+    }
+
     fn pool(&self) -> Pool {
         self.connections.pool()
     }

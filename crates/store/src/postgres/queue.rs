@@ -19,7 +19,7 @@ impl PostgresStore {
     pub(super) async fn queue_key(&self, name: &str) -> StoreResult<i32> {
         let known = |store: &Self| store.queue_keys.read().ok().and_then(|keys| keys.get(name).copied());
         if known(self).is_none() {
-            let rows: Vec<(i32, String)> = sqlx::query_as(include_str!("sql/queue_keys.sql"))
+            let rows: Vec<(i32, String)> = sqlx::query_as(self.sql(include_str!("sql/queue_keys.sql")))
                 .fetch_all(&self.pool())
                 .await
                 .map_err(from_sqlx)?;
@@ -39,7 +39,7 @@ impl PostgresStore {
         let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
         let budgets: Vec<Option<i32>> =
             queues.iter().map(|queue| queue.max_concurrent.and_then(|n| i32::try_from(n).ok())).collect();
-        let rows: Vec<(i32, String)> = sqlx::query_as(include_str!("sql/queues_sync.sql"))
+        let rows: Vec<(i32, String)> = sqlx::query_as(self.sql(include_str!("sql/queues_sync.sql")))
             .bind(names)
             .bind(budgets)
             .fetch_all(&self.pool())
@@ -51,7 +51,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn list_queues(&self) -> StoreResult<Vec<QueueRow>> {
-        let rows: Vec<QueueColumns> = sqlx::query_as(include_str!("sql/queues_list.sql"))
+        let rows: Vec<QueueColumns> = sqlx::query_as(self.sql(include_str!("sql/queues_list.sql")))
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
@@ -68,7 +68,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn pause_queue(&self, name: &str, paused: bool) -> StoreResult<bool> {
-        let done = sqlx::query(include_str!("sql/queue_pause.sql"))
+        let done = sqlx::query(self.sql(include_str!("sql/queue_pause.sql")))
             .bind(name)
             .bind(paused)
             .execute(&self.pool())
@@ -83,7 +83,7 @@ impl PostgresStore {
         queue: QueueId,
         count: u32,
     ) -> StoreResult<Vec<Slot>> {
-        let rows: Vec<(i32, i32)> = sqlx::query_as(include_str!("sql/slots_take.sql"))
+        let rows: Vec<(i32, i32)> = sqlx::query_as(self.sql(include_str!("sql/slots_take.sql")))
             .bind(worker.0)
             .bind(queue.0)
             .bind(i64::from(count))
@@ -96,7 +96,7 @@ impl PostgresStore {
 
     pub(super) async fn release_slots(&self, worker: WorkerId, slots: &[Slot]) -> StoreResult<()> {
         let (queues, numbers) = slot_columns(slots);
-        sqlx::query(include_str!("sql/slots_release.sql"))
+        sqlx::query(self.sql(include_str!("sql/slots_release.sql")))
             .bind(worker.0)
             .bind(queues)
             .bind(numbers)

@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use super::PostgresStore;
 use super::pool::begin;
 use super::row::interval;
+use super::schema::Schema;
 use crate::error::from_sqlx;
 
 /// The index that lets one unfinished job of a kind be there at most.
@@ -32,7 +33,7 @@ pub(super) struct Moved {
 
 impl PostgresStore {
     pub(super) async fn redrive_job(&self, job_id: &JobId) -> StoreResult<Redriven> {
-        let key: Option<i64> = sqlx::query_scalar(include_str!("sql/job_key.sql"))
+        let key: Option<i64> = sqlx::query_scalar(self.sql(include_str!("sql/job_key.sql")))
             .bind(job_id.as_str())
             .fetch_optional(&self.pool())
             .await
@@ -53,6 +54,7 @@ pub(super) async fn redrive(
     which: Which,
     by: Option<Redriver>,
 ) -> StoreResult<Option<Moved>> {
+    let schema = store.schema;
     let (pool, step) = (store.pool(), interval(store.settings.fairness_step));
     let (chunks, fences) = match which {
         Which::All => (None, None),
@@ -63,22 +65,26 @@ pub(super) async fn redrive(
         let mut connection = pool.acquire().await.map_err(from_sqlx)?;
         let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
         let look = |sql| sqlx::query_as(sql).bind(job).bind(step).bind(chunks.clone()).bind(fences.clone());
-        let (all, dead): (i64, i64) =
-            look(include_str!("sql/job_redrive_chunks.sql")).fetch_one(&mut *tx).await.map_err(from_sqlx)?;
+        let (all, dead): (i64, i64) = look(schema.sql(include_str!("sql/job_redrive_chunks.sql")))
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(from_sqlx)?;
         // Of chosen dead ones none may be left: others were quicker, and what is held is theirs too.
         let guarded = match all == 0 || (chunks.is_some() && dead == 0) {
             true => Guard::Shut,
-            false => guard(&mut tx, job, dead).await?,
+            false => guard(schema, &mut tx, job, dead).await?,
         };
         if !matches!(guarded, Guard::Open) {
             // Before the answer: a claim that follows must not pass locked chunks by.
             tx.rollback().await.map_err(from_sqlx)?;
             return Ok(matches!(guarded, Guard::Shut).then(Moved::default));
         }
-        let (late, late_dead): (i64, i64) =
-            look(include_str!("sql/job_redrive_again.sql")).fetch_one(&mut *tx).await.map_err(from_sqlx)?;
+        let (late, late_dead): (i64, i64) = look(schema.sql(include_str!("sql/job_redrive_again.sql")))
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(from_sqlx)?;
         if late_dead > 0 {
-            sqlx::query(include_str!("sql/job_redrive_late.sql"))
+            sqlx::query(schema.sql(include_str!("sql/job_redrive_late.sql")))
                 .bind(job)
                 .bind(i32::try_from(late_dead).unwrap_or(i32::MAX))
                 .execute(&mut *tx)
@@ -86,7 +92,7 @@ pub(super) async fn redrive(
                 .map_err(from_sqlx)?;
         }
         if let Some(Redriver { actor, detail }) = by {
-            sqlx::query(include_str!("sql/dead_letters_redrive_audit.sql"))
+            sqlx::query(schema.sql(include_str!("sql/dead_letters_redrive_audit.sql")))
                 .bind(job)
                 .bind(actor)
                 .bind(AuditAct::Redrive.as_str())
@@ -110,8 +116,8 @@ enum Guard {
     Duplicate,
 }
 
-async fn guard(connection: &mut PgConnection, job: i64, dead: i64) -> StoreResult<Guard> {
-    let guarded = sqlx::query(include_str!("sql/job_redrive.sql"))
+async fn guard(schema: Schema, connection: &mut PgConnection, job: i64, dead: i64) -> StoreResult<Guard> {
+    let guarded = sqlx::query(schema.sql(include_str!("sql/job_redrive.sql")))
         .bind(job)
         .bind(i32::try_from(dead).unwrap_or(i32::MAX))
         .execute(connection)

@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 
 use super::PostgresStore;
 use super::pool::begin;
+use super::schema::Schema;
 use crate::error::{corrupt, from_sqlx, json};
 
 #[derive(sqlx::FromRow)]
@@ -92,11 +93,13 @@ impl SlotColumns {
 
 impl PostgresStore {
     pub(super) async fn put_schedule(&self, schedule: &NewSchedule) -> StoreResult<Put> {
+        let schema = self.schema;
         let mut connection = self.pool().acquire().await.map_err(from_sqlx)?;
-        put(&mut connection, schedule).await
+        put(schema, &mut connection, schedule).await
     }
 
     pub(super) async fn configure_schedules(&self, schedules: &[NewSchedule]) -> StoreResult<()> {
+        let schema = self.schema;
         let (pool, mut schedules) = (self.pool(), schedules.to_vec());
         // Processes that start together take the rows in one order.
         schedules.sort_by(|one, other| one.name.cmp(&other.name));
@@ -104,9 +107,9 @@ impl PostgresStore {
             let mut connection = pool.acquire().await.map_err(from_sqlx)?;
             let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
             for schedule in &schedules {
-                put(&mut tx, schedule).await?;
+                put(schema, &mut tx, schedule).await?;
             }
-            sqlx::query(include_str!("sql/schedules_configured_delete.sql"))
+            sqlx::query(schema.sql(include_str!("sql/schedules_configured_delete.sql")))
                 .bind(schedules.iter().map(|schedule| schedule.name.as_str()).collect::<Vec<_>>())
                 .execute(&mut *tx)
                 .await
@@ -125,7 +128,7 @@ impl PostgresStore {
     }
 
     async fn schedules_named(&self, name: Option<&str>) -> StoreResult<Vec<Schedule>> {
-        let rows: Vec<ScheduleRow> = sqlx::query_as(include_str!("sql/schedules_list.sql"))
+        let rows: Vec<ScheduleRow> = sqlx::query_as(self.sql(include_str!("sql/schedules_list.sql")))
             .bind(name)
             .fetch_all(&self.pool())
             .await
@@ -134,7 +137,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn delete_schedule(&self, name: &str) -> StoreResult<Deleted> {
-        let found: Option<String> = sqlx::query_scalar(include_str!("sql/schedule_delete.sql"))
+        let found: Option<String> = sqlx::query_scalar(self.sql(include_str!("sql/schedule_delete.sql")))
             .bind(name)
             .fetch_optional(&self.pool())
             .await
@@ -143,12 +146,12 @@ impl PostgresStore {
     }
 
     pub(super) async fn pause_schedule(&self, name: &str) -> StoreResult<bool> {
-        let pause = sqlx::query(include_str!("sql/schedule_pause.sql")).bind(name);
+        let pause = sqlx::query(self.sql(include_str!("sql/schedule_pause.sql"))).bind(name);
         Ok(pause.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected() > 0)
     }
 
     pub(super) async fn resume_schedule(&self, name: &str, next: Option<NextSlot>) -> StoreResult<bool> {
-        let resume = sqlx::query(include_str!("sql/schedule_resume.sql"))
+        let resume = sqlx::query(self.sql(include_str!("sql/schedule_resume.sql")))
             .bind(name)
             .bind(next.map(|next| next.slot))
             .bind(next.map(|next| next.fire_at));
@@ -156,7 +159,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn list_slots(&self, name: &str, limit: u32) -> StoreResult<Vec<SlotRow>> {
-        let rows: Vec<SlotColumns> = sqlx::query_as(include_str!("sql/schedule_slots.sql"))
+        let rows: Vec<SlotColumns> = sqlx::query_as(self.sql(include_str!("sql/schedule_slots.sql")))
             .bind(name)
             .bind(i64::from(limit))
             .fetch_all(&self.pool())
@@ -166,9 +169,9 @@ impl PostgresStore {
     }
 }
 
-async fn put(connection: &mut PgConnection, schedule: &NewSchedule) -> StoreResult<Put> {
+async fn put(schema: Schema, connection: &mut PgConnection, schedule: &NewSchedule) -> StoreResult<Put> {
     let NewSchedule { name, spec, origin, owner, next } = schedule;
-    let created: Option<bool> = sqlx::query_scalar(include_str!("sql/schedule_put.sql"))
+    let created: Option<bool> = sqlx::query_scalar(schema.sql(include_str!("sql/schedule_put.sql")))
         .bind(name)
         .bind(&spec.cron)
         .bind(&spec.timezone)

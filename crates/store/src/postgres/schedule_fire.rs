@@ -14,6 +14,7 @@ use sqlx::PgConnection;
 use super::PostgresStore;
 use super::pool::begin;
 use super::schedule::{ScheduleRow, SlotColumns};
+use super::schema::Schema;
 use super::submit::Batch;
 use crate::error::from_sqlx;
 use crate::firing::{EQUAL_RUNS, KEY_CONFLICT, KEY_NAMES, earlier_runs, no_such_parents, over_quota};
@@ -42,7 +43,7 @@ impl PostgresStore {
                 sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&pool).await.map_err(from_sqlx)?
             }
         };
-        let rows: Vec<ScheduleRow> = sqlx::query_as(include_str!("sql/schedules_due.sql"))
+        let rows: Vec<ScheduleRow> = sqlx::query_as(self.sql(include_str!("sql/schedules_due.sql")))
             .bind(now)
             .bind(i64::from(limit))
             .fetch_all(&pool)
@@ -53,6 +54,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn fire_schedule(&self, fire: ScheduleFire) -> StoreResult<ScheduleFired> {
+        let schema = self.schema;
         // Outside the transaction: it may ask the database for queues, on another connection.
         let mut ready = Vec::with_capacity(fire.slots.len());
         for (slot, plan) in fire.slots {
@@ -64,12 +66,12 @@ impl PostgresStore {
             let mut connection = pool.acquire().await.map_err(from_sqlx)?;
             let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
             let from = advance.map(|advance| advance.from);
-            if !lock(&mut tx, id, version, from).await? {
+            if !lock(schema, &mut tx, id, version, from).await? {
                 return Ok(ScheduleFired::Lost);
             }
-            let slots = record_all(&mut tx, id, overlap, ready).await?;
+            let slots = record_all(schema, &mut tx, id, overlap, ready).await?;
             if let Some(advance) = advance {
-                sqlx::query(include_str!("sql/schedule_fire_advance.sql"))
+                sqlx::query(schema.sql(include_str!("sql/schedule_fire_advance.sql")))
                     .bind(id.0)
                     .bind(advance.to.map(|next| next.slot))
                     .bind(advance.to.map(|next| next.fire_at))
@@ -99,18 +101,20 @@ impl PostgresStore {
 }
 
 async fn lock(
+    schema: Schema,
     connection: &mut PgConnection,
     id: ScheduleId,
     version: i64,
     from: Option<DateTime<Utc>>,
 ) -> StoreResult<bool> {
     let held: Option<i64> = match from {
-        Some(from) => {
-            sqlx::query_scalar(include_str!("sql/schedule_fire_lock.sql")).bind(id.0).bind(version).bind(from)
-        }
-        None => {
-            sqlx::query_scalar(include_str!("sql/schedule_fire_by_hand_lock.sql")).bind(id.0).bind(version)
-        }
+        Some(from) => sqlx::query_scalar(schema.sql(include_str!("sql/schedule_fire_lock.sql")))
+            .bind(id.0)
+            .bind(version)
+            .bind(from),
+        None => sqlx::query_scalar(schema.sql(include_str!("sql/schedule_fire_by_hand_lock.sql")))
+            .bind(id.0)
+            .bind(version),
     }
     .fetch_optional(connection)
     .await
@@ -119,20 +123,22 @@ async fn lock(
 }
 
 async fn record_all(
+    schema: Schema,
     connection: &mut PgConnection,
     id: ScheduleId,
     overlap: Overlap,
     ready: Vec<Ready>,
 ) -> StoreResult<Vec<SlotRow>> {
     let slots: Vec<DateTime<Utc>> = ready.iter().map(|ready| ready.slot).collect();
-    let recorded: Vec<DateTime<Utc>> = sqlx::query_scalar(include_str!("sql/schedule_fire_recorded.sql"))
-        .bind(id.0)
-        .bind(slots)
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(from_sqlx)?;
+    let recorded: Vec<DateTime<Utc>> =
+        sqlx::query_scalar(schema.sql(include_str!("sql/schedule_fire_recorded.sql")))
+            .bind(id.0)
+            .bind(slots)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(from_sqlx)?;
     let recorded: BTreeSet<DateTime<Utc>> = recorded.into_iter().collect();
-    let earlier = if overlap == Overlap::Allow { None } else { unfinished(connection, id).await? };
+    let earlier = if overlap == Overlap::Allow { None } else { unfinished(schema, connection, id).await? };
     let mut before = earlier.clone();
     let mut rows = Vec::with_capacity(ready.len());
     for Ready { slot, plan } in ready {
@@ -157,7 +163,7 @@ async fn record_all(
         if outcome == SlotOutcome::Fired {
             before.clone_from(&job_id);
         }
-        rows.extend(record(connection, id, slot, outcome, job_id, detail).await?);
+        rows.extend(record(schema, connection, id, slot, outcome, job_id, detail).await?);
     }
     Ok(rows)
 }
@@ -186,16 +192,22 @@ pub(super) fn refusal(answer: Option<Submitted>) -> String {
     }
 }
 
-async fn unfinished(connection: &mut PgConnection, id: ScheduleId) -> StoreResult<Option<JobId>> {
-    let found: Option<String> = sqlx::query_scalar(include_str!("sql/schedule_fire_unfinished.sql"))
-        .bind(id.0)
-        .fetch_optional(connection)
-        .await
-        .map_err(from_sqlx)?;
+async fn unfinished(
+    schema: Schema,
+    connection: &mut PgConnection,
+    id: ScheduleId,
+) -> StoreResult<Option<JobId>> {
+    let found: Option<String> =
+        sqlx::query_scalar(schema.sql(include_str!("sql/schedule_fire_unfinished.sql")))
+            .bind(id.0)
+            .fetch_optional(connection)
+            .await
+            .map_err(from_sqlx)?;
     Ok(found.map(JobId::from_store))
 }
 
 async fn record(
+    schema: Schema,
     connection: &mut PgConnection,
     id: ScheduleId,
     slot: DateTime<Utc>,
@@ -203,7 +215,7 @@ async fn record(
     job_id: Option<JobId>,
     detail: Option<String>,
 ) -> StoreResult<Option<SlotRow>> {
-    let row: Option<SlotColumns> = sqlx::query_as(include_str!("sql/schedule_fire_slot.sql"))
+    let row: Option<SlotColumns> = sqlx::query_as(schema.sql(include_str!("sql/schedule_fire_slot.sql")))
         .bind(id.0)
         .bind(slot)
         .bind(outcome.as_str())

@@ -35,7 +35,7 @@ pub enum TransactionError<E> {
 impl PostgresStore {
     pub(super) async fn recorded_steps(&self, lease: Lease) -> StoreResult<Option<Vec<StepRecord>>> {
         type Columns = (Option<String>, Option<String>, Option<chrono::DateTime<chrono::Utc>>);
-        let rows: Vec<Columns> = sqlx::query_as(include_str!("sql/steps_recorded.sql"))
+        let rows: Vec<Columns> = sqlx::query_as(self.sql(include_str!("sql/steps_recorded.sql")))
             .bind(lease.chunk.0)
             .bind(lease.fence)
             .fetch_all(&self.pool())
@@ -51,7 +51,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn record_step(&self, lease: Lease, name: &str, result: &str) -> StoreResult<bool> {
-        sqlx::query_scalar(include_str!("sql/step_record.sql"))
+        sqlx::query_scalar(self.sql(include_str!("sql/step_record.sql")))
             .bind(lease.chunk.0)
             .bind(lease.fence)
             .bind(name)
@@ -63,7 +63,7 @@ impl PostgresStore {
 
     pub(super) async fn list_steps(&self, job_id: &JobId) -> StoreResult<Vec<StepRow>> {
         let rows: Vec<(String, chrono::DateTime<chrono::Utc>)> =
-            sqlx::query_as(include_str!("sql/steps_list.sql"))
+            sqlx::query_as(self.sql(include_str!("sql/steps_list.sql")))
                 .bind(job_id.as_str())
                 .fetch_all(&self.pool())
                 .await
@@ -95,7 +95,7 @@ impl PostgresStore {
                 return Err(TransactionError::Act(failed));
             }
         };
-        let recorded: bool = sqlx::query_scalar(include_str!("sql/step_transact.sql"))
+        let recorded: bool = sqlx::query_scalar(self.sql(include_str!("sql/step_transact.sql")))
             .bind(lease.chunk.0)
             .bind(lease.fence)
             .bind(name)
@@ -109,7 +109,7 @@ impl PostgresStore {
             return Ok(Transacted::Done(value));
         }
         tx.rollback().await.map_err(store)?;
-        let earlier: Option<String> = sqlx::query_scalar(include_str!("sql/step_result.sql"))
+        let earlier: Option<String> = sqlx::query_scalar(self.sql(include_str!("sql/step_result.sql")))
             .bind(lease.chunk.0)
             .bind(name)
             .fetch_optional(&mut **connection)

@@ -13,6 +13,7 @@ use sqlx::{Connection, PgConnection};
 use super::PostgresStore;
 use super::pool::begin;
 use super::row::{JobRow, interval};
+use super::schema::Schema;
 use crate::error::{Undone, from_sqlx, undone};
 
 /// Chunks inserted by one statement.
@@ -80,12 +81,13 @@ impl PostgresStore {
 
     fn batch_in(&self, jobs: Vec<NewJob>, queues: HashMap<String, i32>) -> Batch {
         let (window, step) = (self.settings.idempotency_window, self.settings.fairness_step);
-        Batch { jobs, queues, window, step, predecessor: None }
+        Batch { schema: self.schema, jobs, queues, window, step, predecessor: None }
     }
 }
 
 /// Jobs to be stored in one transaction.
 pub(super) struct Batch {
+    schema: Schema,
     jobs: Vec<NewJob>,
     queues: HashMap<String, i32>,
     window: Duration,
@@ -119,7 +121,7 @@ impl Batch {
             answers.push(match stored.remove(job.job_id.as_str()) {
                 Some(created) => Submitted::Created(created),
                 // A repeated request finds its job, also when a parent has been pruned since.
-                None => match found(connection, job).await? {
+                None => match found(self.schema, connection, job).await? {
                     Some(found) => found,
                     None if !missing.is_empty() => Submitted::NoSuchParents(missing),
                     None if quotas.forbid(job) => Submitted::OverQuota(quotas.open(job)),
@@ -137,7 +139,7 @@ impl Batch {
         if owners.is_empty() {
             return Ok(());
         }
-        sqlx::query(include_str!("sql/jobs_submit_release_keys.sql"))
+        sqlx::query(self.schema.sql(include_str!("sql/jobs_submit_release_keys.sql")))
             .bind(owners)
             .bind(keys)
             .bind(interval(self.window))
@@ -155,7 +157,7 @@ impl Batch {
             return Ok(Parents::default());
         }
         let rows: Vec<(i64, String, String)> =
-            sqlx::query_as(include_str!("sql/jobs_submit_lock_parents.sql"))
+            sqlx::query_as(self.schema.sql(include_str!("sql/jobs_submit_lock_parents.sql")))
                 .bind(named.into_iter().collect::<Vec<_>>())
                 .fetch_all(connection)
                 .await
@@ -172,16 +174,17 @@ impl Batch {
             return Ok(Quotas::default());
         }
         let owners: Vec<&str> = owners.into_iter().collect();
-        sqlx::query(include_str!("sql/jobs_submit_quota_lock.sql"))
+        sqlx::query(self.schema.sql(include_str!("sql/jobs_submit_quota_lock.sql")))
             .bind(&owners)
             .execute(&mut *connection)
             .await
             .map_err(from_sqlx)?;
-        let open: Vec<(String, i64)> = sqlx::query_as(include_str!("sql/jobs_submit_open.sql"))
-            .bind(&owners)
-            .fetch_all(connection)
-            .await
-            .map_err(from_sqlx)?;
+        let open: Vec<(String, i64)> =
+            sqlx::query_as(self.schema.sql(include_str!("sql/jobs_submit_open.sql")))
+                .bind(&owners)
+                .fetch_all(connection)
+                .await
+                .map_err(from_sqlx)?;
         Ok(Quotas(open.into_iter().map(|(owner, open)| (owner, open.max(0).unsigned_abs())).collect()))
     }
 
@@ -197,7 +200,7 @@ impl Batch {
         if children.is_empty() {
             return Ok(());
         }
-        sqlx::query(include_str!("sql/jobs_submit_parents.sql"))
+        sqlx::query(self.schema.sql(include_str!("sql/jobs_submit_parents.sql")))
             .bind(children)
             .bind(parents)
             .execute(connection)
@@ -229,7 +232,7 @@ impl Batch {
             let identity = job.identity.as_ref();
             identity.map(|identity| serde_json::to_string(identity).expect("text and JSON values are JSON"))
         };
-        let rows: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/jobs_submit.sql"))
+        let rows: Vec<(i64, String)> = sqlx::query_as(self.schema.sql(include_str!("sql/jobs_submit.sql")))
             .bind(jobs.iter().map(|job| job.job_id.as_str()).collect::<Vec<_>>())
             .bind(jobs.iter().map(|job| job.job_type.as_str()).collect::<Vec<_>>())
             .bind(jobs.iter().map(|job| job.dataset.as_deref()).collect::<Vec<_>>())
@@ -278,7 +281,7 @@ impl Batch {
             .collect();
         for chunks in chunks.chunks(CHUNKS_PER_STATEMENT) {
             let queue = |name: &str| self.queues.get(name).copied().unwrap_or(-1);
-            sqlx::query(include_str!("sql/jobs_submit_chunks.sql"))
+            sqlx::query(self.schema.sql(include_str!("sql/jobs_submit_chunks.sql")))
                 .bind(chunks.iter().map(|(key, ..)| *key).collect::<Vec<_>>())
                 .bind(chunks.iter().map(|(_, place, ..)| *place).collect::<Vec<_>>())
                 .bind(chunks.iter().map(|(.., chunk)| chunk.chunk_key.as_str()).collect::<Vec<_>>())
@@ -302,7 +305,7 @@ impl Batch {
         connection: &mut PgConnection,
         keys: &BTreeMap<String, i64>,
     ) -> StoreResult<HashMap<String, Job>> {
-        let rows: Vec<JobRow> = sqlx::query_as(include_str!("sql/jobs_submitted.sql"))
+        let rows: Vec<JobRow> = sqlx::query_as(self.schema.sql(include_str!("sql/jobs_submitted.sql")))
             .bind(keys.values().copied().collect::<Vec<_>>())
             .fetch_all(connection)
             .await
@@ -313,14 +316,19 @@ impl Batch {
 }
 
 /// What stands in the way of a job that was not stored, if it can be found.
-async fn found(connection: &mut PgConnection, job: &NewJob) -> StoreResult<Option<Submitted>> {
+async fn found(
+    schema: Schema,
+    connection: &mut PgConnection,
+    job: &NewJob,
+) -> StoreResult<Option<Submitted>> {
     if let Some(idempotency) = &job.idempotency {
-        let existing: Option<JobRow> = sqlx::query_as(include_str!("sql/jobs_submit_existing.sql"))
-            .bind(&job.owner)
-            .bind(&idempotency.key)
-            .fetch_optional(&mut *connection)
-            .await
-            .map_err(from_sqlx)?;
+        let existing: Option<JobRow> =
+            sqlx::query_as(schema.sql(include_str!("sql/jobs_submit_existing.sql")))
+                .bind(&job.owner)
+                .bind(&idempotency.key)
+                .fetch_optional(&mut *connection)
+                .await
+                .map_err(from_sqlx)?;
         if let Some(existing) = existing {
             let same = existing.request_hash.as_deref() == Some(idempotency.request_hash.as_str());
             return if same {
@@ -331,12 +339,13 @@ async fn found(connection: &mut PgConnection, job: &NewJob) -> StoreResult<Optio
         }
     }
     if let Some(unique_key) = &job.unique_key {
-        let duplicate: Option<JobRow> = sqlx::query_as(include_str!("sql/jobs_submit_duplicate.sql"))
-            .bind(&job.job_type)
-            .bind(unique_key)
-            .fetch_optional(&mut *connection)
-            .await
-            .map_err(from_sqlx)?;
+        let duplicate: Option<JobRow> =
+            sqlx::query_as(schema.sql(include_str!("sql/jobs_submit_duplicate.sql")))
+                .bind(&job.job_type)
+                .bind(unique_key)
+                .fetch_optional(&mut *connection)
+                .await
+                .map_err(from_sqlx)?;
         if let Some(duplicate) = duplicate {
             return duplicate.into_job().map(|job| Some(Submitted::Duplicate(job)));
         }

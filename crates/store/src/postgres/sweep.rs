@@ -11,6 +11,7 @@ use sqlx::postgres::types::PgInterval;
 use super::PostgresStore;
 use super::pool::{Pool, begin};
 use super::row::{interval, span};
+use super::schema::Schema;
 use crate::error::from_sqlx;
 
 #[derive(sqlx::FromRow)]
@@ -40,16 +41,16 @@ impl From<ExpiredRow> for ExpiredChunk {
 impl PostgresStore {
     pub(super) async fn stage(&self, limit: u32) -> StoreResult<Staged> {
         let (limit, step) = (i64::from(limit), interval(self.settings.fairness_step));
-        let queued = sqlx::query(include_str!("sql/chunks_stage_queue.sql")).bind(limit).bind(step);
+        let queued = sqlx::query(self.sql(include_str!("sql/chunks_stage_queue.sql"))).bind(limit).bind(step);
         let queued = queued.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
-        let held = sqlx::query(include_str!("sql/chunks_stage_hold.sql")).bind(limit);
+        let held = sqlx::query(self.sql(include_str!("sql/chunks_stage_hold.sql"))).bind(limit);
         let held = held.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
-        let cancelled: i64 = sqlx::query_scalar(include_str!("sql/chunks_stage_cancel.sql"))
+        let cancelled: i64 = sqlx::query_scalar(self.sql(include_str!("sql/chunks_stage_cancel.sql")))
             .bind(limit)
             .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        let settled = sqlx::query(include_str!("sql/chunks_stage_settle.sql")).bind(limit);
+        let settled = sqlx::query(self.sql(include_str!("sql/chunks_stage_settle.sql"))).bind(limit);
         let settled = settled.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         // Last, so that what has just ended is seen.
         let (released, freed) = self.release(limit).await?;
@@ -59,24 +60,24 @@ impl PostgresStore {
 
     /// Waits that are over, with chunks that fail by them, and chunks that are queued by them.
     async fn release(&self, limit: i64) -> StoreResult<(u64, u64)> {
-        let waits: i64 = sqlx::query_scalar(include_str!("sql/chunks_stage_release.sql"))
+        let waits: i64 = sqlx::query_scalar(self.sql(include_str!("sql/chunks_stage_release.sql")))
             .bind(limit)
             .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        let queued = sqlx::query(include_str!("sql/chunks_stage_release_queue.sql"))
+        let queued = sqlx::query(self.sql(include_str!("sql/chunks_stage_release_queue.sql")))
             .bind(limit)
             .bind(interval(self.settings.fairness_step))
             .execute(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        let dead: i64 = sqlx::query_scalar(include_str!("sql/chunks_stage_release_fail.sql"))
+        let dead: i64 = sqlx::query_scalar(self.sql(include_str!("sql/chunks_stage_release_fail.sql")))
             .bind(limit)
             .bind(self.settings.parking)
             .fetch_one(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        let done = sqlx::query(include_str!("sql/chunks_stage_release_done.sql")).bind(limit);
+        let done = sqlx::query(self.sql(include_str!("sql/chunks_stage_release_done.sql"))).bind(limit);
         done.execute(&self.pool()).await.map_err(from_sqlx)?;
         Ok(((waits + dead).unsigned_abs(), queued.rows_affected()))
     }
@@ -87,7 +88,7 @@ impl PostgresStore {
         abandoned: Duration,
         limit: u32,
     ) -> StoreResult<Vec<ExpiredChunk>> {
-        let rows: Vec<ExpiredRow> = sqlx::query_as(include_str!("sql/chunks_expired.sql"))
+        let rows: Vec<ExpiredRow> = sqlx::query_as(self.sql(include_str!("sql/chunks_expired.sql")))
             .bind(known)
             .bind(interval(abandoned))
             .bind(i64::from(limit))
@@ -99,11 +100,12 @@ impl PostgresStore {
 
     /// One job per transaction, so that the finishes of others never wait for a recount.
     pub(super) async fn repair_counts(&self, quiet: Duration, limit: u32) -> StoreResult<u64> {
+        let schema = self.schema;
         let pool = self.pool();
         let work = tokio::spawn(async move {
             let mut repaired = 0;
             for _ in 0..limit {
-                match repair_one(&pool, quiet).await? {
+                match repair_one(schema, &pool, quiet).await? {
                     Some(wrong) => repaired += u64::from(wrong),
                     None => break,
                 }
@@ -115,23 +117,24 @@ impl PostgresStore {
 
     pub(super) async fn prune_jobs(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
         let limit = i64::from(limit);
-        let mark = sqlx::query(include_str!("sql/jobs_prune_mark.sql")).bind(interval(keep)).bind(limit);
+        let mark =
+            sqlx::query(self.sql(include_str!("sql/jobs_prune_mark.sql"))).bind(interval(keep)).bind(limit);
         mark.execute(&self.pool()).await.map_err(from_sqlx)?;
-        let chunks = sqlx::query(include_str!("sql/jobs_prune_chunks.sql")).bind(limit);
+        let chunks = sqlx::query(self.sql(include_str!("sql/jobs_prune_chunks.sql"))).bind(limit);
         let chunks = chunks.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
-        let jobs = sqlx::query(include_str!("sql/jobs_prune.sql"));
+        let jobs = sqlx::query(self.sql(include_str!("sql/jobs_prune.sql")));
         let jobs = jobs.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         Ok(chunks + jobs)
     }
 
     pub(super) async fn prune_workers(&self) -> StoreResult<u64> {
-        let workers = sqlx::query(include_str!("sql/workers_prune.sql"));
+        let workers = sqlx::query(self.sql(include_str!("sql/workers_prune.sql")));
         Ok(workers.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected())
     }
 
     pub(super) async fn lag_of_vacuum(&self) -> StoreResult<VacuumLag> {
         let (oldest, dead): (Option<PgInterval>, Option<i64>) =
-            sqlx::query_as(include_str!("sql/vacuum_lag.sql"))
+            sqlx::query_as(self.sql(include_str!("sql/vacuum_lag.sql")))
                 .fetch_one(&self.pool())
                 .await
                 .map_err(from_sqlx)?;
@@ -142,7 +145,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn prune_firings(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
-        let gone: i64 = sqlx::query_scalar(include_str!("sql/firings_prune.sql"))
+        let gone: i64 = sqlx::query_scalar(self.sql(include_str!("sql/firings_prune.sql")))
             .bind(interval(keep))
             .bind(i64::from(limit))
             .fetch_one(&self.pool())
@@ -153,10 +156,10 @@ impl PostgresStore {
 }
 
 /// Recounts the job that was looked at longest ago; whether it was wrong, or `None` if none is due.
-async fn repair_one(pool: &Pool, quiet: Duration) -> StoreResult<Option<bool>> {
+async fn repair_one(schema: Schema, pool: &Pool, quiet: Duration) -> StoreResult<Option<bool>> {
     let mut connection = pool.acquire().await.map_err(from_sqlx)?;
     let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
-    let locked: Vec<i64> = sqlx::query_scalar(include_str!("sql/counts_repair_lock.sql"))
+    let locked: Vec<i64> = sqlx::query_scalar(schema.sql(include_str!("sql/counts_repair_lock.sql")))
         .bind(interval(quiet))
         .fetch_all(&mut *tx)
         .await
@@ -164,7 +167,7 @@ async fn repair_one(pool: &Pool, quiet: Duration) -> StoreResult<Option<bool>> {
     if locked.is_empty() {
         return Ok(None);
     }
-    let repaired: i64 = sqlx::query_scalar(include_str!("sql/counts_repair.sql"))
+    let repaired: i64 = sqlx::query_scalar(schema.sql(include_str!("sql/counts_repair.sql")))
         .bind(locked)
         .fetch_one(&mut *tx)
         .await

@@ -14,6 +14,7 @@ use sqlx::{Executor, PgConnection};
 use super::PostgresStore;
 use super::pool::begin;
 use super::schedule::{deleted, micros, origin, put_answer};
+use super::schema::Schema;
 use crate::error::{corrupt, from_sqlx, json};
 use crate::firing::CHANGED;
 
@@ -80,13 +81,14 @@ impl FireRow {
 
 impl PostgresStore {
     pub(super) async fn put_trigger(&self, trigger: &NewTrigger) -> StoreResult<TriggerPut> {
+        let schema = self.schema;
         let (pool, trigger) = (self.pool(), trigger.clone());
         let work = tokio::spawn(async move {
             let mut connection = pool.acquire().await.map_err(from_sqlx)?;
             let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
-            lock(&mut tx).await?;
-            let created = put(&mut tx, &trigger).await?;
-            if let Some(round) = cycle_of(&mut tx).await? {
+            lock(schema, &mut tx).await?;
+            let created = put(schema, &mut tx, &trigger).await?;
+            if let Some(round) = cycle_of(schema, &mut tx).await? {
                 return Ok(TriggerPut::Cycle(round));
             }
             tx.commit().await.map_err(from_sqlx)?;
@@ -99,20 +101,21 @@ impl PostgresStore {
         &self,
         triggers: &[NewTrigger],
     ) -> StoreResult<Option<Vec<String>>> {
+        let schema = self.schema;
         let (pool, triggers) = (self.pool(), triggers.to_vec());
         let work = tokio::spawn(async move {
             let mut connection = pool.acquire().await.map_err(from_sqlx)?;
             let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
-            lock(&mut tx).await?;
-            sqlx::query(include_str!("sql/triggers_configured_delete.sql"))
+            lock(schema, &mut tx).await?;
+            sqlx::query(schema.sql(include_str!("sql/triggers_configured_delete.sql")))
                 .bind(triggers.iter().map(|trigger| trigger.name.as_str()).collect::<Vec<_>>())
                 .execute(&mut *tx)
                 .await
                 .map_err(from_sqlx)?;
             for trigger in &triggers {
-                put(&mut tx, trigger).await?;
+                put(schema, &mut tx, trigger).await?;
             }
-            let round = cycle_of(&mut tx).await?;
+            let round = cycle_of(schema, &mut tx).await?;
             if round.is_none() {
                 tx.commit().await.map_err(from_sqlx)?;
             }
@@ -122,17 +125,19 @@ impl PostgresStore {
     }
 
     pub(super) async fn get_trigger(&self, name: &str) -> StoreResult<Option<Trigger>> {
+        let schema = self.schema;
         let mut connection = self.pool().acquire().await.map_err(from_sqlx)?;
-        Ok(triggers_named(&mut connection, Some(name)).await?.pop())
+        Ok(triggers_named(schema, &mut connection, Some(name)).await?.pop())
     }
 
     pub(super) async fn list_triggers(&self) -> StoreResult<Vec<Trigger>> {
+        let schema = self.schema;
         let mut connection = self.pool().acquire().await.map_err(from_sqlx)?;
-        triggers_named(&mut connection, None).await
+        triggers_named(schema, &mut connection, None).await
     }
 
     pub(super) async fn delete_trigger(&self, name: &str) -> StoreResult<Deleted> {
-        let found: Option<String> = sqlx::query_scalar(include_str!("sql/trigger_delete.sql"))
+        let found: Option<String> = sqlx::query_scalar(self.sql(include_str!("sql/trigger_delete.sql")))
             .bind(name)
             .fetch_optional(&self.pool())
             .await
@@ -141,7 +146,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn list_fires(&self, trigger: TriggerId, limit: u32) -> StoreResult<Vec<TriggerFire>> {
-        let rows: Vec<FireRow> = sqlx::query_as(include_str!("sql/trigger_fires.sql"))
+        let rows: Vec<FireRow> = sqlx::query_as(self.sql(include_str!("sql/trigger_fires.sql")))
             .bind(trigger.0)
             .bind(i64::from(limit))
             .fetch_all(&self.pool())
@@ -152,7 +157,7 @@ impl PostgresStore {
 
     pub(super) async fn list_waits(&self, trigger: TriggerId, limit: u32) -> StoreResult<Vec<TriggerWait>> {
         type Columns = (String, String, Option<String>, Option<DateTime<Utc>>);
-        let rows: Vec<Columns> = sqlx::query_as(include_str!("sql/trigger_waits.sql"))
+        let rows: Vec<Columns> = sqlx::query_as(self.sql(include_str!("sql/trigger_waits.sql")))
             .bind(trigger.0)
             .bind(i64::from(limit))
             .fetch_all(&self.pool())
@@ -175,14 +180,18 @@ impl PostgresStore {
 }
 
 /// Makes sure that only we change what triggers say.
-async fn lock(connection: &mut PgConnection) -> StoreResult<()> {
-    connection.execute(include_str!("sql/triggers_lock.sql")).await.map_err(from_sqlx)?;
+async fn lock(schema: Schema, connection: &mut PgConnection) -> StoreResult<()> {
+    connection.execute(schema.sql(include_str!("sql/triggers_lock.sql"))).await.map_err(from_sqlx)?;
     Ok(())
 }
 
-async fn put(connection: &mut PgConnection, trigger: &NewTrigger) -> StoreResult<Option<bool>> {
+async fn put(
+    schema: Schema,
+    connection: &mut PgConnection,
+    trigger: &NewTrigger,
+) -> StoreResult<Option<bool>> {
     let NewTrigger { name, spec, origin, owner } = trigger;
-    sqlx::query(include_str!("sql/trigger_put_forget.sql"))
+    sqlx::query(schema.sql(include_str!("sql/trigger_put_forget.sql")))
         .bind(name)
         .bind(&spec.after)
         .bind(&spec.match_label)
@@ -191,7 +200,7 @@ async fn put(connection: &mut PgConnection, trigger: &NewTrigger) -> StoreResult
         .execute(&mut *connection)
         .await
         .map_err(from_sqlx)?;
-    sqlx::query_scalar(include_str!("sql/trigger_put.sql"))
+    sqlx::query_scalar(schema.sql(include_str!("sql/trigger_put.sql")))
         .bind(name)
         .bind(&spec.after)
         .bind(&spec.match_label)
@@ -206,13 +215,17 @@ async fn put(connection: &mut PgConnection, trigger: &NewTrigger) -> StoreResult
 }
 
 /// The names on the way round, if the triggers as they are in this transaction make a cycle.
-async fn cycle_of(connection: &mut PgConnection) -> StoreResult<Option<Vec<String>>> {
-    let all = triggers_named(connection, None).await?;
+async fn cycle_of(schema: Schema, connection: &mut PgConnection) -> StoreResult<Option<Vec<String>>> {
+    let all = triggers_named(schema, connection, None).await?;
     Ok(cycle(all.iter().map(|trigger| (trigger.name.as_str(), &trigger.spec))))
 }
 
-async fn triggers_named(connection: &mut PgConnection, name: Option<&str>) -> StoreResult<Vec<Trigger>> {
-    let rows: Vec<TriggerRow> = sqlx::query_as(include_str!("sql/triggers_list.sql"))
+async fn triggers_named(
+    schema: Schema,
+    connection: &mut PgConnection,
+    name: Option<&str>,
+) -> StoreResult<Vec<Trigger>> {
+    let rows: Vec<TriggerRow> = sqlx::query_as(schema.sql(include_str!("sql/triggers_list.sql")))
         .bind(name)
         .fetch_all(connection)
         .await

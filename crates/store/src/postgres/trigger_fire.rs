@@ -11,6 +11,7 @@ use outhaul_core::trigger::{DueFire, FirePlan, FireState, TriggerFire};
 use super::PostgresStore;
 use super::pool::{Pool, begin};
 use super::schedule_fire::refusal;
+use super::schema::Schema;
 use super::submit::Batch;
 use super::trigger::{FireRow, TriggerRow};
 use crate::error::from_sqlx;
@@ -31,13 +32,14 @@ struct DueRow {
 
 impl PostgresStore {
     pub(super) async fn match_triggers(&self, limit: u32) -> StoreResult<u64> {
+        let schema = self.schema;
         let (pool, limit) = (self.pool(), i64::from(limit));
-        let work = tokio::spawn(async move { match_some(&pool, limit).await });
+        let work = tokio::spawn(async move { match_some(schema, &pool, limit).await });
         work.await.map_err(|error| StoreError::Refused(error.into()))?
     }
 
     pub(super) async fn due_fires(&self, limit: u32) -> StoreResult<Vec<DueFire>> {
-        let rows: Vec<DueRow> = sqlx::query_as(include_str!("sql/trigger_fires_due.sql"))
+        let rows: Vec<DueRow> = sqlx::query_as(self.sql(include_str!("sql/trigger_fires_due.sql")))
             .bind(i64::from(limit))
             .fetch_all(&self.pool())
             .await
@@ -52,6 +54,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn fire_trigger(&self, fire: i64, plan: FirePlan) -> StoreResult<Option<TriggerFire>> {
+        let schema = self.schema;
         // Outside the transaction: it may ask the database for queues, on another connection.
         let ready = match plan {
             FirePlan::Refused(detail) => Err(detail),
@@ -62,16 +65,16 @@ impl PostgresStore {
             },
         };
         let pool = self.pool();
-        let work = tokio::spawn(async move { submit_one(&pool, fire, ready).await });
+        let work = tokio::spawn(async move { submit_one(schema, &pool, fire, ready).await });
         work.await.map_err(|error| StoreError::Refused(error.into()))?
     }
 }
 
 /// Judges one job after the other, so that a set is made of what had completed before it.
-async fn match_some(pool: &Pool, limit: i64) -> StoreResult<u64> {
+async fn match_some(schema: Schema, pool: &Pool, limit: i64) -> StoreResult<u64> {
     let mut connection = pool.acquire().await.map_err(from_sqlx)?;
     let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
-    let due: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/triggers_match_due.sql"))
+    let due: Vec<(i64, String)> = sqlx::query_as(schema.sql(include_str!("sql/triggers_match_due.sql")))
         .bind(limit)
         .fetch_all(&mut *tx)
         .await
@@ -80,13 +83,13 @@ async fn match_some(pool: &Pool, limit: i64) -> StoreResult<u64> {
         return Ok(0);
     }
     let terms: BTreeSet<&str> = due.iter().map(|(_, term)| term.as_str()).collect();
-    let rules: Vec<i64> = sqlx::query_scalar(include_str!("sql/triggers_match_lock.sql"))
+    let rules: Vec<i64> = sqlx::query_scalar(schema.sql(include_str!("sql/triggers_match_lock.sql")))
         .bind(terms.into_iter().collect::<Vec<_>>())
         .fetch_all(&mut *tx)
         .await
         .map_err(from_sqlx)?;
     for (id, term) in &due {
-        sqlx::query(include_str!("sql/triggers_match.sql"))
+        sqlx::query(schema.sql(include_str!("sql/triggers_match.sql")))
             .bind(id)
             .bind(term)
             .bind(&rules)
@@ -94,7 +97,7 @@ async fn match_some(pool: &Pool, limit: i64) -> StoreResult<u64> {
             .await
             .map_err(from_sqlx)?;
     }
-    sqlx::query(include_str!("sql/triggers_match_done.sql"))
+    sqlx::query(schema.sql(include_str!("sql/triggers_match_done.sql")))
         .bind(due.iter().map(|(id, _)| *id).collect::<Vec<_>>())
         .execute(&mut *tx)
         .await
@@ -104,13 +107,14 @@ async fn match_some(pool: &Pool, limit: i64) -> StoreResult<u64> {
 }
 
 async fn submit_one(
+    schema: Schema,
     pool: &Pool,
     fire: i64,
     ready: Result<Batch, String>,
 ) -> StoreResult<Option<TriggerFire>> {
     let mut connection = pool.acquire().await.map_err(from_sqlx)?;
     let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
-    let held: Option<i64> = sqlx::query_scalar(include_str!("sql/trigger_fire_lock.sql"))
+    let held: Option<i64> = sqlx::query_scalar(schema.sql(include_str!("sql/trigger_fire_lock.sql")))
         .bind(fire)
         .fetch_optional(&mut *tx)
         .await
@@ -131,7 +135,7 @@ async fn submit_one(
             other => (FireState::Refused, None, Some(refusal(other))),
         },
     };
-    let row: Option<FireRow> = sqlx::query_as(include_str!("sql/trigger_fire.sql"))
+    let row: Option<FireRow> = sqlx::query_as(schema.sql(include_str!("sql/trigger_fire.sql")))
         .bind(fire)
         .bind(state.as_str())
         .bind(job_id.as_ref().map(JobId::as_str))

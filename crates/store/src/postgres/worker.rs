@@ -15,7 +15,7 @@ type WorkerColumns = (i64, String, String, i32, DateTime<Utc>, DateTime<Utc>, Op
 
 impl PostgresStore {
     pub(super) async fn register_worker(&self, worker: &NewWorker) -> StoreResult<WorkerId> {
-        let id = sqlx::query_scalar(include_str!("sql/worker_register.sql"))
+        let id = sqlx::query_scalar(self.sql(include_str!("sql/worker_register.sql")))
             .bind(&worker.host)
             .bind(&worker.roles)
             .bind(i32::try_from(worker.concurrency).unwrap_or(i32::MAX))
@@ -26,7 +26,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn forget_worker(&self, worker: WorkerId) -> StoreResult<()> {
-        sqlx::query(include_str!("sql/worker_leave.sql"))
+        sqlx::query(self.sql(include_str!("sql/worker_leave.sql")))
             .bind(worker.0)
             .execute(&self.pool())
             .await
@@ -35,7 +35,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn list_workers(&self, within: Duration) -> StoreResult<Vec<WorkerRow>> {
-        let rows: Vec<WorkerColumns> = sqlx::query_as(include_str!("sql/workers_list.sql"))
+        let rows: Vec<WorkerColumns> = sqlx::query_as(self.sql(include_str!("sql/workers_list.sql")))
             .bind(interval(within))
             .fetch_all(&self.pool())
             .await

@@ -106,6 +106,17 @@ async fn check_schema(connection: &mut SqliteConnection) -> StoreResult<()> {
     if !migrated {
         return Ok(());
     }
+    let development: bool = sqlx::query_scalar(include_str!("sql/open_is_development.sql"))
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(from_sqlx)?;
+    if development {
+        return Err(StoreError::Unsafe(
+            "the SQLite database is of an earlier development version of Outhaul, which cannot be upgraded: move the \
+             file away, or name another one in database.url"
+                .into(),
+        ));
+    }
     let found: i64 = sqlx::query_scalar(include_str!("sql/open_schema_version.sql"))
         .fetch_one(&mut *connection)
         .await

@@ -5,7 +5,7 @@ WITH bounded AS MATERIALIZED (
 )
 SELECT q.id
 FROM bounded b
-JOIN queue q ON b.setting IS NOT NULL
+JOIN outhaul.queue q ON b.setting IS NOT NULL
 WHERE q.id = ANY ($1::integer[]) AND NOT q.paused
 ORDER BY q.id
 FOR NO KEY UPDATE OF q SKIP LOCKED

@@ -1,5 +1,5 @@
 SELECT id, at, actor, act, job_id, detail
-FROM audit
+FROM outhaul.audit
 WHERE ($1::text IS NULL OR actor = $1)
   AND ($2::text IS NULL OR job_id = $2)
   AND ($3::text IS NULL OR act = $3)

@@ -1,2 +1,2 @@
-DELETE FROM audit
-WHERE id = ANY (ARRAY(SELECT id FROM audit WHERE at < now() - $1::interval ORDER BY at LIMIT $2))
+DELETE FROM outhaul.audit
+WHERE id = ANY (ARRAY(SELECT id FROM outhaul.audit WHERE at < now() - $1::interval ORDER BY at LIMIT $2))

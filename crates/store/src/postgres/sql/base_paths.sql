@@ -1,1 +1,1 @@
-SELECT path, dataset FROM base_path ORDER BY path
+SELECT path, dataset FROM outhaul.base_path ORDER BY path

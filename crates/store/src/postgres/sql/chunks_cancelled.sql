@@ -1,5 +1,8 @@
-SELECT c.id, c.fence
+SELECT a.id, a.fence
 FROM unnest($1::bigint[], $2::bigint[]) AS a (id, fence)
-JOIN job_chunk c ON c.id = a.id AND c.fence = a.fence
-JOIN job j ON j.id = c.job_id
-WHERE j.status = 'CANCELLED' AND c.state = 'RUNNING'
+CROSS JOIN LATERAL (
+    SELECT FROM outhaul.job_chunk c
+    WHERE c.id = a.id AND c.fence = a.fence AND c.state || '' = 'RUNNING'
+      AND (SELECT j.status FROM outhaul.job j WHERE j.id = c.job_id) = 'CANCELLED'
+    OFFSET 0
+) c

@@ -7,27 +7,27 @@ WITH clock AS MATERIALIZED (
 ), want AS MATERIALIZED (
     SELECT w.queue_id, LEAST(w.n, $6) AS n FROM unnest($4::integer[], $5::integer[]) AS w (queue_id, n)
 ), named AS MATERIALIZED (
-    SELECT n.place, n.chunk_key, (SELECT j.id FROM job j WHERE j.job_id = n.job_id) AS job_id
+    SELECT n.place, n.chunk_key, (SELECT j.id FROM outhaul.job j WHERE j.job_id = n.job_id) AS job_id
     FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS n (job_id, chunk_key, place)
 ), found AS MATERIALIZED (
     SELECT n.place, n.job_id,
-           (SELECT c.id FROM job_chunk c WHERE c.job_id = n.job_id AND c.chunk_key = n.chunk_key) AS id
+           (SELECT c.id FROM outhaul.job_chunk c WHERE c.job_id = n.job_id AND c.chunk_key = n.chunk_key) AS id
     FROM named n
 ), seen AS MATERIALIZED (
     SELECT f.place, c.id, c.queue_id, w.n,
            c.state = 'QUEUED'
-               AND (SELECT j.status FROM job j WHERE j.id = c.job_id) IN ('SUBMITTED', 'IN_PROGRESS') AS waits,
+               AND (SELECT j.status FROM outhaul.job j WHERE j.id = c.job_id) IN ('SUBMITTED', 'IN_PROGRESS') AS waits,
            row_number() OVER (PARTITION BY c.id ORDER BY f.place) = 1 AS first,
-           (SELECT q.paused FROM queue q WHERE q.id = c.queue_id) AS paused
+           (SELECT q.paused FROM outhaul.queue q WHERE q.id = c.queue_id) AS paused
     FROM found f
-    JOIN job_chunk c ON c.id = f.id
+    JOIN outhaul.job_chunk c ON c.id = f.id
     LEFT JOIN want w ON w.queue_id = c.queue_id
 ), locked AS MATERIALIZED (
     SELECT c.id
-    FROM job_chunk c
+    FROM outhaul.job_chunk c
     WHERE c.id = ANY (ARRAY(SELECT s.id FROM seen s WHERE s.waits AND NOT s.paused AND s.n > 0))
       AND c.state || '' = 'QUEUED'
-      AND (SELECT j.status FROM job j WHERE j.id = c.job_id) IN ('SUBMITTED', 'IN_PROGRESS')
+      AND (SELECT j.status FROM outhaul.job j WHERE j.id = c.job_id) IN ('SUBMITTED', 'IN_PROGRESS')
     ORDER BY c.id
     FOR UPDATE SKIP LOCKED
 ), ranked AS MATERIALIZED (
@@ -38,7 +38,7 @@ WITH clock AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT r.id, r.place FROM ranked r WHERE r.rank <= r.n ORDER BY r.place LIMIT $6
 ), claimed AS (
-    UPDATE job_chunk c
+    UPDATE outhaul.job_chunk c
     SET state = 'RUNNING', attempt = c.attempt + 1, fence = c.fence + 1, worker_id = $1,
         lease_until = (SELECT at FROM clock) + $7::interval,
         started_at = COALESCE(c.started_at, (SELECT at FROM clock))
@@ -47,22 +47,22 @@ WITH clock AS MATERIALIZED (
               (SELECT at FROM clock) AS claimed_at
 ), told AS (
     -- The first claim is told by the chunk's own row.
-    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
+    INSERT INTO outhaul.chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
     SELECT c.id, c.claimed_at, $1, c.attempt, 'QUEUED', 'RUNNING'
     FROM claimed c
     WHERE c.fence > 1
 ), vain AS MATERIALIZED (
     SELECT a.chunk_id
-    FROM announcement a
+    FROM outhaul.announcement a
     WHERE a.chunk_id = ANY (ARRAY(SELECT s.id FROM seen s WHERE NOT s.waits))
     ORDER BY a.chunk_id
     FOR UPDATE SKIP LOCKED
 ), forgotten AS (
     -- Its message is gone with this: should it come to wait again (held, then redriven), it is announced anew.
-    DELETE FROM announcement a WHERE a.chunk_id = ANY (ARRAY(SELECT chunk_id FROM vain))
+    DELETE FROM outhaul.announcement a WHERE a.chunk_id = ANY (ARRAY(SELECT chunk_id FROM vain))
 ), slotless AS MATERIALIZED (
     SELECT a.chunk_id, a.standing
-    FROM announcement a
+    FROM outhaul.announcement a
     WHERE a.chunk_id = ANY (ARRAY(
         SELECT s.id
         FROM seen s
@@ -71,12 +71,12 @@ WITH clock AS MATERIALIZED (
           AND s.id <> ALL (ARRAY(SELECT id FROM chosen))))
 ), to_defer AS MATERIALIZED (
     SELECT a.chunk_id
-    FROM announcement a
+    FROM outhaul.announcement a
     WHERE a.chunk_id = ANY (ARRAY(SELECT s.chunk_id FROM slotless s WHERE s.standing <> 'deferred'))
     ORDER BY a.chunk_id
     FOR UPDATE SKIP LOCKED
 ), deferred AS (
-    UPDATE announcement a
+    UPDATE outhaul.announcement a
     SET standing = 'deferred', until = LEAST(a.until, clock_timestamp() + $8::interval),
         waits = LEAST(a.waits + 1, 5)
     WHERE a.chunk_id = ANY (ARRAY(SELECT chunk_id FROM to_defer))
@@ -98,5 +98,5 @@ FROM found f
 LEFT JOIN seen s ON s.place = f.place
 LEFT JOIN chosen o ON o.place = f.place
 LEFT JOIN claimed c ON c.id = o.id
-LEFT JOIN job j ON j.id = c.job_id
+LEFT JOIN outhaul.job j ON j.id = c.job_id
 ORDER BY f.place

@@ -1,4 +1,4 @@
 SELECT c.id, c.fence
-FROM job_chunk c
+FROM outhaul.job_chunk c
 WHERE c.state = 'RUNNING' AND c.worker_id = $1
 ORDER BY c.id

@@ -3,25 +3,25 @@
 -- would never be looked at. Nothing here waits for a lock, so the order of locks does not matter.
 WITH failed AS MATERIALIZED (
     SELECT j.id
-    FROM job j
-    WHERE j.completed_at IS NULL AND j.status = 'FAILED' AND j.on_failure = 'stop'
+    FROM outhaul.job j
+    WHERE j.status IN ('FAILED', 'CANCELLED') AND j.completed_at IS NULL AND j.status = 'FAILED' AND j.on_failure = 'stop'
       -- Those fail with what they waited for.
       AND j.released IS DISTINCT FROM 'fail'
     ORDER BY j.id
     FOR SHARE SKIP LOCKED
 ), picked AS MATERIALIZED (
     SELECT c.id, c.attempt, c.state
-    FROM job_chunk c
+    FROM outhaul.job_chunk c
     WHERE c.job_id = ANY (ARRAY(SELECT id FROM failed))
       AND c.state IN ('CREATED', 'QUEUED', 'RETRY') AND NOT c.held
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ), told AS (
-    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
+    INSERT INTO outhaul.chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
     SELECT p.id, clock_timestamp(), NULL, p.attempt, p.state, 'CREATED'
     FROM picked p
     WHERE p.state <> 'CREATED'
 )
-UPDATE job_chunk c
+UPDATE outhaul.job_chunk c
 SET state = 'CREATED', held = true
 WHERE c.id = ANY (ARRAY(SELECT id FROM picked))

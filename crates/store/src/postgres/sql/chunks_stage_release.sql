@@ -9,9 +9,9 @@ WITH ended AS MATERIALIZED (
                WHEN c.status NOT IN ('SUBMITTED', 'IN_PROGRESS') THEN 'nothing'
                WHEN p.status = 'COMPLETED' THEN 'run'
                ELSE c.on_parent_failure END AS what
-    FROM job_parent w
-    JOIN job p ON p.id = w.parent_id
-    JOIN job c ON c.id = w.child_id
+    FROM outhaul.job_parent w
+    JOIN outhaul.job p ON p.id = w.parent_id
+    JOIN outhaul.job c ON c.id = w.child_id
     WHERE NOT w.settled
       AND ((p.completed_at IS NOT NULL AND (p.status = 'COMPLETED' OR c.on_parent_failure <> 'hold'))
            OR c.status IN ('COMPLETED', 'FAILED', 'CANCELLED'))
@@ -30,12 +30,12 @@ WITH ended AS MATERIALIZED (
     GROUP BY e.child_id
 ), settled AS (
     -- After a bad end there is nothing left to wait for.
-    UPDATE job_parent w
+    UPDATE outhaul.job_parent w
     SET settled = true
     FROM gained g
     WHERE w.child_id = g.child_id AND NOT w.settled AND (g.cancel OR g.fail OR w.parent_id = ANY (g.parents))
 ), freed AS (
-    UPDATE job j
+    UPDATE outhaul.job j
     SET waits_for = CASE WHEN g.cancel OR g.fail THEN 0 ELSE GREATEST(j.waits_for - g.waits, 0) END,
         released = CASE
             WHEN g.cancel THEN NULL

@@ -1,13 +1,13 @@
 -- FAILED and CANCELLED jobs end when nothing of them runs and nothing is left to hold or cancel.
-UPDATE job j
+UPDATE outhaul.job j
 SET completed_at = now(), version = j.version + 1, updated_at = now()
 WHERE j.id = ANY (ARRAY(
           SELECT o.id
-          FROM job o
-          WHERE o.completed_at IS NULL AND o.status IN ('FAILED', 'CANCELLED')
-            AND NOT EXISTS (SELECT FROM job_chunk r WHERE r.job_id = o.id AND r.state = 'RUNNING')
+          FROM outhaul.job o
+          WHERE o.status IN ('FAILED', 'CANCELLED') AND o.completed_at IS NULL
+            AND NOT EXISTS (SELECT FROM outhaul.job_chunk r WHERE r.job_id = o.id AND r.state = 'RUNNING')
             AND NOT EXISTS (
-                SELECT FROM job_chunk c
+                SELECT FROM outhaul.job_chunk c
                 WHERE c.job_id = o.id
                   AND c.state IN ('CREATED', 'QUEUED', 'RETRY') AND (o.status = 'CANCELLED' OR NOT c.held))
           ORDER BY o.id

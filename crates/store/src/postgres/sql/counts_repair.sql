@@ -5,12 +5,12 @@ WITH recount AS MATERIALIZED (
            count(*) FILTER (WHERE c.state = 'SUCCESS' AND f.reused) AS reused,
            COALESCE(sum(f.rows) FILTER (WHERE c.state = 'SUCCESS'), 0) AS rows,
            COALESCE(sum(f.bytes) FILTER (WHERE c.state = 'SUCCESS'), 0) AS bytes
-    FROM job_chunk c
-    LEFT JOIN chunk_file f ON f.chunk_id = c.id
+    FROM outhaul.job_chunk c
+    LEFT JOIN outhaul.chunk_file f ON f.chunk_id = c.id
     WHERE c.job_id = ANY ($1)
     GROUP BY c.job_id
 ), looked AS (
-    UPDATE job j
+    UPDATE outhaul.job j
     SET done = r.done, failed = r.failed, cancelled = r.cancelled, reused = r.reused, rows = r.rows, bytes = r.bytes,
         version = j.version + 1, updated_at = now(),
         status = CASE
@@ -26,16 +26,16 @@ WITH recount AS MATERIALIZED (
            OR r.done + r.failed + r.cancelled = j.total)
     RETURNING j.id, j.status, j.job_type, j.dataset, j.completed_at
 ), asked_for AS (
-    INSERT INTO trigger_due (job_id, term, completed_at)
+    INSERT INTO outhaul.trigger_due (job_id, term, completed_at)
     SELECT l.id, t.term, l.completed_at
     FROM looked l
     CROSS JOIN LATERAL (
         SELECT CASE WHEN l.job_type = 'EXPORT' THEN 'dataset:' || l.dataset ELSE 'job:' || l.job_type END
     ) AS t (term)
-    WHERE l.status = 'COMPLETED' AND EXISTS (SELECT FROM trigger_rule r WHERE r.after_terms @> ARRAY[t.term])
+    WHERE l.status = 'COMPLETED' AND EXISTS (SELECT FROM outhaul.trigger_rule r WHERE r.after_terms @> ARRAY[t.term])
     ON CONFLICT DO NOTHING
 ), quiet AS (
     -- Looked at and found right: not again for a while.
-    UPDATE job j SET checked_at = now() WHERE j.id = ANY ($1) AND j.id <> ALL (ARRAY(SELECT id FROM looked))
+    UPDATE outhaul.job j SET checked_at = now() WHERE j.id = ANY ($1) AND j.id <> ALL (ARRAY(SELECT id FROM looked))
 )
 SELECT count(*) FROM looked

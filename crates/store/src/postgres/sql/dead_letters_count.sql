@@ -1,7 +1,7 @@
 -- Those that a redrive may move.
 SELECT count(*)
-FROM job_chunk c
-JOIN job j ON j.id = c.job_id
+FROM outhaul.job_chunk c
+JOIN outhaul.job j ON j.id = c.job_id
 WHERE c.state = 'DEAD' AND j.status IN ('FAILED', 'IN_PROGRESS') AND j.pruned_at IS NULL
   AND ($1::text IS NULL OR j.job_id = $1)
   AND ($2::text IS NULL OR j.job_type = $2)

@@ -1,8 +1,8 @@
 SELECT c.id, j.job_id, c.chunk_key, j.job_type, j.dataset, COALESCE(c.error_detail, c.error_message, '') AS cause, c.step,
        c.attempt,
        COALESCE(c.first_failed_at, c.completed_at) AS first_failed_at, c.completed_at AS last_failed_at
-FROM job_chunk c
-JOIN job j ON j.id = c.job_id
+FROM outhaul.job_chunk c
+JOIN outhaul.job j ON j.id = c.job_id
 WHERE c.state = 'DEAD' AND j.pruned_at IS NULL
   AND ($1::text IS NULL OR j.job_id = $1)
   AND ($2::text IS NULL OR j.job_type = $2)

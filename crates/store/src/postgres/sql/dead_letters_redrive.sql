@@ -3,8 +3,8 @@
 SELECT d.job_id, array_agg(d.id ORDER BY d.id) AS chunks, array_agg(d.fence ORDER BY d.id) AS fences
 FROM (
     SELECT c.id, c.fence, c.job_id
-    FROM job_chunk c
-    JOIN job j ON j.id = c.job_id
+    FROM outhaul.job_chunk c
+    JOIN outhaul.job j ON j.id = c.job_id
     WHERE c.state = 'DEAD' AND j.status IN ('FAILED', 'IN_PROGRESS') AND j.pruned_at IS NULL
       AND ($1::text IS NULL OR j.job_id = $1)
       AND ($2::text IS NULL OR j.job_type = $2)

@@ -1,6 +1,6 @@
 -- The dead writer replaced the recorded file, or somebody removed that file. Guarded by the writer and the generation
 -- that were read: a new writer records its own file.
-UPDATE file_cache
+UPDATE outhaul.file_cache
 SET generation = generation + 1, path = NULL, rows = NULL, bytes = NULL, sha256 = NULL, etag = NULL, format = NULL,
     definition = NULL, last_generated_at = NULL, claimed_at = NULL, job_id = NULL,
     writer_chunk = NULL, writer_fence = NULL, upload_path = NULL, upload_id = NULL

@@ -4,10 +4,10 @@ SELECT c.id, c.chunk_key, c.key, c.effective_date,
        CASE WHEN same.bytes THEN k.path ELSE f.path END AS path, f.rows, f.bytes, f.sha256,
        CASE WHEN same.bytes THEN k.etag ELSE f.etag END AS etag, f.format, f.reused, f.reason, f.generated_at, f.generation,
        same.bytes AS current, k.job_id AS current_job
-FROM job j
-JOIN job_chunk c ON c.job_id = j.id
-JOIN chunk_file f ON f.chunk_id = c.id
-LEFT JOIN file_cache k ON k.id = f.file_id
+FROM outhaul.job j
+JOIN outhaul.job_chunk c ON c.job_id = j.id
+JOIN outhaul.chunk_file f ON f.chunk_id = c.id
+LEFT JOIN outhaul.file_cache k ON k.id = f.file_id
 CROSS JOIN LATERAL (SELECT COALESCE(k.sha256 = f.sha256 AND k.bytes = f.bytes, false) AS bytes) AS same
 WHERE j.job_id = $1 AND j.pruned_at IS NULL
   AND ($2::text IS NULL OR c.chunk_key > $2)

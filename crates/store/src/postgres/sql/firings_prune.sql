@@ -1,19 +1,19 @@
 WITH slots AS (
-    DELETE FROM schedule_slot
+    DELETE FROM outhaul.schedule_slot
     WHERE ctid = ANY (ARRAY(
-              SELECT ctid FROM schedule_slot WHERE at < now() - $1::interval ORDER BY at LIMIT $2
+              SELECT ctid FROM outhaul.schedule_slot WHERE at < now() - $1::interval ORDER BY at LIMIT $2
               FOR UPDATE SKIP LOCKED))
     RETURNING 1
 ), fires AS (
-    DELETE FROM trigger_fire
+    DELETE FROM outhaul.trigger_fire
     WHERE ctid = ANY (ARRAY(
-              SELECT ctid FROM trigger_fire WHERE at < now() - $1::interval AND state <> 'due' ORDER BY at LIMIT $2
+              SELECT ctid FROM outhaul.trigger_fire WHERE at < now() - $1::interval AND state <> 'due' ORDER BY at LIMIT $2
               FOR UPDATE SKIP LOCKED))
     RETURNING 1
 ), arrivals AS (
-    DELETE FROM trigger_arrival
+    DELETE FROM outhaul.trigger_arrival
     WHERE ctid = ANY (ARRAY(
-              SELECT ctid FROM trigger_arrival WHERE completed_at < now() - $1::interval ORDER BY completed_at LIMIT $2
+              SELECT ctid FROM outhaul.trigger_arrival WHERE completed_at < now() - $1::interval ORDER BY completed_at LIMIT $2
               FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )

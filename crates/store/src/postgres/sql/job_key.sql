@@ -1,1 +1,1 @@
-SELECT id FROM job WHERE job_id = $1 AND pruned_at IS NULL
+SELECT id FROM outhaul.job WHERE job_id = $1 AND pruned_at IS NULL

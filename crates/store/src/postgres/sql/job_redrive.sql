@@ -1,5 +1,5 @@
 -- The guard of fifty concurrent redrives: only a FAILED job, or one that goes on with dead chunks.
-UPDATE job
+UPDATE outhaul.job
 SET status = 'IN_PROGRESS', failed = failed - $2, completed_at = NULL,
     -- What stays dead still says why.
     -- Chunks that have not failed yet with what it waited for are wanted after all.

@@ -3,7 +3,7 @@
 -- to a failure, which will fail the job again.
 WITH locked AS MATERIALIZED (
     SELECT c.id, c.attempt, c.state
-    FROM job_chunk c
+    FROM outhaul.job_chunk c
     WHERE c.job_id = $1
       AND ((c.state = 'DEAD'
             AND ($3::bigint[] IS NULL
@@ -12,10 +12,10 @@ WITH locked AS MATERIALIZED (
     ORDER BY c.id
     FOR UPDATE SKIP LOCKED
 ), told AS (
-    INSERT INTO chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
+    INSERT INTO outhaul.chunk_history (chunk_id, at, worker_id, attempt, from_state, to_state)
     SELECT l.id, clock_timestamp(), NULL, l.attempt, l.state, 'QUEUED' FROM locked l
 ), moved AS (
-    UPDATE job_chunk c
+    UPDATE outhaul.job_chunk c
     SET state = 'QUEUED', attempt = 0, returned = 0, lost = 0, held = false, run_at = NULL,
         turn = COALESCE(c.turn, now() + c.position * $2::interval),
         completed_at = NULL, error_message = NULL, step = NULL, first_failed_at = NULL

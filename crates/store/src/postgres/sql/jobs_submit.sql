@@ -10,7 +10,7 @@ WITH given AS MATERIALIZED (
                on_failure, priority, labels, base_path, run_at, total, waits_for, on_parent_failure, identity,
                scope, made_by, place)
 ), stored AS (
-    INSERT INTO job (job_id, job_type, dataset, owner, idempotency_key, request_hash, unique_key, request, params,
+    INSERT INTO outhaul.job (job_id, job_type, dataset, owner, idempotency_key, request_hash, unique_key, request, params,
                      on_failure, priority, labels, base_path, run_at, total, waits_for, on_parent_failure, identity,
                      department, scope)
     SELECT t.job_id, t.job_type, t.dataset, t.owner, t.idempotency_key, t.request_hash, t.unique_key,
@@ -22,7 +22,7 @@ WITH given AS MATERIALIZED (
     RETURNING id, job_id, owner, identity
 ), audited AS (
     -- Where callers can be told apart, what they submit is on record for longer than the job.
-    INSERT INTO audit (actor, act, job_id, detail)
+    INSERT INTO outhaul.audit (actor, act, job_id, detail)
     SELECT s.owner, 'submit', s.job_id, t.made_by
     FROM stored s
     JOIN given t ON t.job_id = s.job_id

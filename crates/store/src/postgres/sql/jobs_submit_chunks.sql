@@ -1,6 +1,6 @@
 -- An eligible chunk is inserted QUEUED with its turn; one whose time has not come, or whose job waits for
 -- others, waits as CREATED.
-INSERT INTO job_chunk (job_id, position, chunk_key, queue_id, key, effective_date, priority, state, turn, run_at)
+INSERT INTO outhaul.job_chunk (job_id, position, chunk_key, queue_id, key, effective_date, priority, state, turn, run_at)
 SELECT t.job_id, t.position, t.chunk_key, t.queue_id, t.key, t.effective_date, t.priority,
        CASE WHEN t.waits OR t.run_at > now() THEN 'CREATED' ELSE 'QUEUED' END,
        CASE WHEN t.waits OR t.run_at > now() THEN NULL ELSE now() + t.position * $9::interval END,

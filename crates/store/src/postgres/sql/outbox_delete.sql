@@ -1,4 +1,4 @@
 WITH deleted AS MATERIALIZED (
-    SELECT o.id FROM outbox o WHERE o.id = ANY ($1::bigint[]) ORDER BY o.id FOR UPDATE
+    SELECT o.id FROM outhaul.outbox o WHERE o.id = ANY ($1::bigint[]) ORDER BY o.id FOR UPDATE
 )
-DELETE FROM outbox o WHERE o.id = ANY (ARRAY(SELECT id FROM deleted))
+DELETE FROM outhaul.outbox o WHERE o.id = ANY (ARRAY(SELECT id FROM deleted))

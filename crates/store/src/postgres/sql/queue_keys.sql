@@ -1,1 +1,1 @@
-SELECT id, name FROM queue
+SELECT id, name FROM outhaul.queue

@@ -1,1 +1,1 @@
-UPDATE queue SET paused = $2 WHERE name = $1
+UPDATE outhaul.queue SET paused = $2 WHERE name = $1

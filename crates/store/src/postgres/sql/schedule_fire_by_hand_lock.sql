@@ -1,1 +1,1 @@
-SELECT id FROM schedule WHERE id = $1 AND version = $2 FOR NO KEY UPDATE
+SELECT id FROM outhaul.schedule WHERE id = $1 AND version = $2 FOR NO KEY UPDATE

@@ -1,3 +1,3 @@
-UPDATE schedule
+UPDATE outhaul.schedule
 SET paused = true, updated_at = CASE WHEN paused THEN updated_at ELSE clock_timestamp() END
 WHERE name = $1

@@ -5,7 +5,7 @@ WITH given AS (
            $6::text AS catch_up, $7::integer AS catch_up_limit, $8::bigint AS jitter_micros, $9::text AS origin,
            $10::text AS owner, $11::timestamptz AS next_slot, $12::timestamptz AS fire_at
 )
-INSERT INTO schedule AS s (name, cron, timezone, job, overlap, catch_up, catch_up_limit, jitter_micros, origin,
+INSERT INTO outhaul.schedule AS s (name, cron, timezone, job, overlap, catch_up, catch_up_limit, jitter_micros, origin,
                            owner, next_slot, fire_at)
 SELECT * FROM given
 ON CONFLICT (name) DO UPDATE

@@ -1,1 +1,1 @@
-DELETE FROM schedule WHERE origin = 'config' AND name <> ALL ($1::text[])
+DELETE FROM outhaul.schedule WHERE origin = 'config' AND name <> ALL ($1::text[])

@@ -1,1 +1,1 @@
-SELECT result FROM step WHERE chunk_id = $1 AND name = $2
+SELECT result FROM outhaul.step WHERE chunk_id = $1 AND name = $2

@@ -1,5 +1,5 @@
 SELECT id, value, parents, state, job_id, detail, at
-FROM trigger_fire
+FROM outhaul.trigger_fire
 WHERE trigger_id = $1
 ORDER BY id DESC
 LIMIT $2

@@ -1,5 +1,5 @@
 -- Stores a trigger; no row comes back if one of the configuration stands in the way of the API.
-INSERT INTO trigger_rule AS r (name, after_terms, match_label, within_micros, job, produces, origin, owner)
+INSERT INTO outhaul.trigger_rule AS r (name, after_terms, match_label, within_micros, job, produces, origin, owner)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (name) DO UPDATE
 SET after_terms = EXCLUDED.after_terms, match_label = EXCLUDED.match_label,

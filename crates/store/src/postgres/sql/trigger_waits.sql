@@ -2,14 +2,14 @@
 -- very many arrivals only the values of the newest are looked at.
 WITH rule AS MATERIALIZED (
     SELECT id, after_terms, clock_timestamp() - within_micros * interval '1 microsecond' AS since
-    FROM trigger_rule
+    FROM outhaul.trigger_rule
     WHERE id = $1 AND cardinality(after_terms) > 1
 ), value AS MATERIALIZED (
     SELECT a.value, max(a.completed_at) AS newest
     FROM rule r
     CROSS JOIN LATERAL (
         SELECT a.value, a.completed_at
-        FROM trigger_arrival a
+        FROM outhaul.trigger_arrival a
         WHERE a.trigger_id = r.id AND (r.since IS NULL OR a.completed_at >= r.since)
         ORDER BY a.completed_at DESC
         LIMIT 1000
@@ -22,7 +22,7 @@ WITH rule AS MATERIALIZED (
     CROSS JOIN LATERAL unnest(r.after_terms) WITH ORDINALITY AS t (term, place)
     LEFT JOIN LATERAL (
         SELECT a.job_id, a.completed_at
-        FROM trigger_arrival a
+        FROM outhaul.trigger_arrival a
         WHERE a.trigger_id = r.id AND a.value = v.value AND a.term = t.term
           AND (r.since IS NULL OR a.completed_at >= r.since)
         ORDER BY a.completed_at DESC, a.job_id DESC

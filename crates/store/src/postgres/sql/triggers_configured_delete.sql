@@ -1,1 +1,1 @@
-DELETE FROM trigger_rule WHERE origin = 'config' AND name <> ALL ($1::text[])
+DELETE FROM outhaul.trigger_rule WHERE origin = 'config' AND name <> ALL ($1::text[])

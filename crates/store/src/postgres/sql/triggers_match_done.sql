@@ -1,1 +1,1 @@
-DELETE FROM trigger_due WHERE job_id = ANY ($1::bigint[])
+DELETE FROM outhaul.trigger_due WHERE job_id = ANY ($1::bigint[])

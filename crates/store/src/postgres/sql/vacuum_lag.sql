@@ -7,4 +7,4 @@ SELECT GREATEST(
            (SELECT max(clock_timestamp() - p.prepared)
             FROM pg_prepared_xacts p
             WHERE p.database = current_database())) AS oldest_transaction,
-       (SELECT s.n_dead_tup FROM pg_stat_user_tables s WHERE s.relid = 'job_chunk'::regclass) AS dead_chunks
+       (SELECT s.n_dead_tup FROM pg_stat_user_tables s WHERE s.relid = 'outhaul.job_chunk'::regclass) AS dead_chunks

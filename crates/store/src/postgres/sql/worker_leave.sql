@@ -1,4 +1,4 @@
 WITH freed AS (
-    UPDATE queue_slot SET worker_id = NULL, lease_until = NULL WHERE worker_id = $1
+    UPDATE outhaul.queue_slot SET worker_id = NULL, lease_until = NULL WHERE worker_id = $1
 )
-DELETE FROM worker WHERE id = $1
+DELETE FROM outhaul.worker WHERE id = $1

@@ -1,1 +1,1 @@
-INSERT INTO worker (host, roles, concurrency) VALUES ($1, $2, $3) RETURNING id
+INSERT INTO outhaul.worker (host, roles, concurrency) VALUES ($1, $2, $3) RETURNING id

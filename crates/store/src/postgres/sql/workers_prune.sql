@@ -1,1 +1,1 @@
-DELETE FROM worker WHERE last_seen_at < now() - interval '1 day'
+DELETE FROM outhaul.worker WHERE last_seen_at < now() - interval '1 day'

@@ -9,7 +9,7 @@ use outhaul_testkit::test_db::TestDb;
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn postgres_conforms() {
     exercise(|settings: StoreSettings| async move {
-        let database = TestDb::create().await;
+        let database = TestDb::migrated().await;
         let url = Secret::new(database.url());
         let store = open(&url, settings, OpenOptions::default()).await.unwrap().engine;
         let second = open(&url, settings, OpenOptions::default()).await.unwrap().engine;

@@ -24,8 +24,7 @@ fn names(folder: &Path, extension: &str) -> BTreeSet<String> {
 }
 
 async fn migrated() -> (TestDb, PgConnection) {
-    let database = TestDb::create().await;
-    migrate(&Secret::new(database.url()), true).await.unwrap();
+    let database = TestDb::migrated().await;
     let connection = PgConnection::connect(database.url()).await.unwrap();
     (database, connection)
 }

@@ -18,7 +18,7 @@ use brokered::Brokered;
 
 /// The database and its two handles.
 async fn fixture(settings: StoreSettings, under_test: Arc<dyn UnderTest>) -> Fixture {
-    let database = TestDb::create().await;
+    let database = TestDb::migrated().await;
     let url = Secret::new(database.url());
     let store = open(&url, settings, OpenOptions::default()).await.expect("open the store").engine;
     let second = open(&url, settings, OpenOptions::default()).await.expect("open the store").engine;

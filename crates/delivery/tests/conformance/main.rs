@@ -11,7 +11,7 @@ use outhaul_core::secret::Secret;
 use outhaul_core::store::{Store, StoreSettings};
 use outhaul_delivery::{BrokerKind, DatabaseDelivery};
 use outhaul_store::{OpenOptions, open};
-use outhaul_testkit::delivery_suite::{Fixture, Process, UnderTest, Wanted, Wire, exercise};
+use outhaul_testkit::delivery_suite::{Fixture, Need, Process, UnderTest, Wanted, Wire};
 use outhaul_testkit::test_db::TestDb;
 
 use brokered::Brokered;
@@ -41,23 +41,32 @@ impl UnderTest for Database {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn database_conforms() {
-    exercise(false, |settings, _| fixture(settings, Arc::new(Database))).await;
+mod database {
+    use super::*;
+
+    outhaul_testkit::delivery_suite!(make);
+
+    async fn make(settings: StoreSettings, _: Need) -> Fixture {
+        fixture(settings, Arc::new(Database)).await
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn activemq_conforms() {
-    exercise(true, |settings, need| async move {
+mod activemq {
+    use super::*;
+
+    outhaul_testkit::delivery_suite!(make, brokered);
+
+    async fn make(settings: StoreSettings, need: Need) -> Fixture {
         fixture(settings, Arc::new(Brokered::new(BrokerKind::ActiveMq, need).await)).await
-    })
-    .await;
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn rabbitmq_conforms() {
-    exercise(true, |settings, need| async move {
+mod rabbitmq {
+    use super::*;
+
+    outhaul_testkit::delivery_suite!(make, brokered);
+
+    async fn make(settings: StoreSettings, need: Need) -> Fixture {
         fixture(settings, Arc::new(Brokered::new(BrokerKind::RabbitMq, need).await)).await
-    })
-    .await;
+    }
 }

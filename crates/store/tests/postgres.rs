@@ -43,17 +43,6 @@ async fn every_statement_is_valid() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-#[test]
-fn every_statement_is_used() {
-    let code: String = names(&folder(), "rs")
-        .iter()
-        .map(|name| std::fs::read_to_string(folder().join(name)).unwrap())
-        .collect();
-    for name in names(&folder().join("sql"), "sql") {
-        assert!(code.contains(&format!("include_str!(\"sql/{name}\")")), "{name} is not used");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn migrations_may_run_together_and_again() {
     let database = TestDb::create().await;

@@ -9,14 +9,13 @@ demo: ## export sample data with everything embedded, and show the files
 	cargo run -- demo
 
 test: ## all tests, with the servers they need (installed if missing, gone afterwards)
-	scripts/services run -- cargo test --workspace
+	OUTHAUL_TEST_NO_SYNC=1 scripts/services run -- cargo test --workspace
 
-check: ## format, lints, docs, dependencies
+check: ## format, lints, docs, dependencies (installs cargo-deny if missing)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; \
-	else echo "note: cargo-deny is not installed, dependencies were NOT checked (cargo install cargo-deny)"; fi
+	scripts/deny
 
 fuzz: ## an OpenAPI fuzzer against the running API: no 5xx, no undocumented answer
 	scripts/fuzz-api
@@ -25,4 +24,4 @@ bench: ## measure, as ratios to other tools and of brokers to the database, in t
 	scripts/bench
 
 services: ## a shell with the tests' servers running; they stop when it ends
-	scripts/services run -- "$${SHELL:-bash}"
+	OUTHAUL_TEST_NO_SYNC=1 scripts/services run -- "$${SHELL:-bash}"

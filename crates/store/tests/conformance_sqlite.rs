@@ -1,16 +1,18 @@
 //! The conformance suite on SQLite, which serves one process: races are between its tasks.
 
+#![expect(clippy::unwrap_used, reason = "whatever fails in a helper fails its test")]
+
+use std::sync::Arc;
+
 use outhaul_core::store::StoreSettings;
 use outhaul_store::sqlite::SqliteStore;
-use outhaul_testkit::store_suite::{Fixture, Probe, exercise};
+use outhaul_testkit::store_suite::{Fixture, Probe};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sqlite_conforms() {
-    exercise(|settings: StoreSettings| async move {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("outhaul.db");
-        let store = std::sync::Arc::new(SqliteStore::open(&path, settings).await.unwrap());
-        Fixture { store, second: None, probe: Probe::sqlite(&path), keep: Box::new(folder) }
-    })
-    .await;
+outhaul_testkit::store_suite!(sqlite);
+
+async fn sqlite(settings: StoreSettings) -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outhaul.db");
+    let store = Arc::new(SqliteStore::open(&path, settings).await.unwrap());
+    Fixture { store, second: None, probe: Probe::sqlite(&path), keep: Box::new(folder) }
 }

@@ -24,8 +24,7 @@ fn names(folder: &Path, extension: &str) -> BTreeSet<String> {
 }
 
 async fn migrated() -> (TestDb, PgConnection) {
-    let database = TestDb::create().await;
-    migrate(&Secret::new(database.url()), DEFAULT_SCHEMA, true).await.unwrap();
+    let database = TestDb::migrated().await;
     let connection = PgConnection::connect(database.url()).await.unwrap();
     (database, connection)
 }
@@ -44,19 +43,6 @@ async fn every_statement_is_valid() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[test]
-fn every_statement_is_used() {
-    let code: String = names(&folder(), "rs")
-        .iter()
-        .map(|name| std::fs::read_to_string(folder().join(name)).unwrap())
-        .collect();
-    for part in ["sql", "sql/parts"] {
-        for name in names(&folder().join(part), "sql") {
-            assert!(code.contains(&format!("include_str!(\"{part}/{name}\")")), "{name} is not used");
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

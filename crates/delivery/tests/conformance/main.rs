@@ -11,14 +11,14 @@ use outhaul_core::secret::Secret;
 use outhaul_core::store::{Store, StoreSettings};
 use outhaul_delivery::{BrokerKind, DatabaseDelivery};
 use outhaul_store::{OpenOptions, open};
-use outhaul_testkit::delivery_suite::{Fixture, Process, UnderTest, Wanted, Wire, exercise};
+use outhaul_testkit::delivery_suite::{Fixture, Need, Process, UnderTest, Wanted, Wire};
 use outhaul_testkit::test_db::TestDb;
 
 use brokered::Brokered;
 
 /// The database and its two handles.
 async fn fixture(settings: StoreSettings, under_test: Arc<dyn UnderTest>) -> Fixture {
-    let database = TestDb::create().await;
+    let database = TestDb::migrated().await;
     let url = Secret::new(database.url());
     let store = open(&url, settings, OpenOptions::default()).await.expect("open the store").engine;
     let second = open(&url, settings, OpenOptions::default()).await.expect("open the store").engine;
@@ -41,23 +41,32 @@ impl UnderTest for Database {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn database_conforms() {
-    exercise(false, |settings, _| fixture(settings, Arc::new(Database))).await;
+mod database {
+    use super::*;
+
+    outhaul_testkit::delivery_suite!(make);
+
+    async fn make(settings: StoreSettings, _: Need) -> Fixture {
+        fixture(settings, Arc::new(Database)).await
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn activemq_conforms() {
-    exercise(true, |settings, need| async move {
+mod activemq {
+    use super::*;
+
+    outhaul_testkit::delivery_suite!(make, brokered);
+
+    async fn make(settings: StoreSettings, need: Need) -> Fixture {
         fixture(settings, Arc::new(Brokered::new(BrokerKind::ActiveMq, need).await)).await
-    })
-    .await;
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn rabbitmq_conforms() {
-    exercise(true, |settings, need| async move {
+mod rabbitmq {
+    use super::*;
+
+    outhaul_testkit::delivery_suite!(make, brokered);
+
+    async fn make(settings: StoreSettings, need: Need) -> Fixture {
         fixture(settings, Arc::new(Brokered::new(BrokerKind::RabbitMq, need).await)).await
-    })
-    .await;
+    }
 }

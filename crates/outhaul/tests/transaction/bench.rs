@@ -123,7 +123,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn new() -> Self {
-        let database = TestDb::create().await;
+        let database = TestDb::migrated().await;
         let settings = StoreSettings {
             lease: LEASE,
             fairness_step: Duration::from_millis(100),

@@ -95,7 +95,7 @@ impl Stack {
         let (url, keep): (Option<String>, Vec<Box<dyn Send + Sync>>) = match kind {
             Kind::Embedded => (None, vec![]),
             Kind::PostgresLocal | Kind::PostgresS3 => {
-                let db = TestDb::create().await;
+                let db = TestDb::migrated().await;
                 (Some(db.url().to_owned()), vec![Box::new(db)])
             }
         };

@@ -125,7 +125,7 @@ impl Server {
 
     /// The same on PostgreSQL.
     pub(crate) async fn start_on_postgres(sections: &str) -> Self {
-        let database = Arc::new(TestDb::create().await);
+        let database = Arc::new(TestDb::migrated().await);
         let url = format!("[database]\nurl = \"{}\"\n", database.url());
         let config = format!("{DATA}{AUTH}{sections}\n{url}");
         Self::start_on(Arc::new(source().await), Some(database), &config).await

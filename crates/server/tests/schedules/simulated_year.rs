@@ -31,7 +31,7 @@ async fn each_slot_of_a_year_has_the_fate_that_its_policy_says() {
     let end = start + Months::new(12);
     // A year more, so that there is a slot after the end for those that come once a year, too.
     let plans = plans(start, end + Months::new(12));
-    let db = TestDb::create().await;
+    let db = TestDb::migrated().await;
     let folder = tempfile::tempdir().expect("a folder");
     for inner in ["up", "won"] {
         std::fs::create_dir(folder.path().join(inner)).expect("a folder in it");

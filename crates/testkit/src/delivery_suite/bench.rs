@@ -25,21 +25,32 @@ pub(super) const RELAY_ONLY: Wanted =
 /// One that works, too.
 pub(super) const WORKING: Wanted = Wanted { prefetch: Some(8), ..RELAY_ONLY };
 
-pub(super) type Make = dyn Fn(StoreSettings, Need) -> BoxFuture<'static, Fixture> + Send + Sync;
-
 /// What a case starts from.
-pub(super) struct Kit {
-    make: Arc<Make>,
-    need: Need,
+pub struct Kit {
+    make: Box<dyn Fn(StoreSettings, Need) -> BoxFuture<'static, Fixture> + Send + Sync>,
 }
 
 impl Kit {
-    pub(super) fn new(make: Arc<Make>, need: Need) -> Self {
-        Self { make, need }
+    /// `make` opens a fresh store, with a place for deliveries.
+    pub fn new<F, Made>(make: F) -> Self
+    where
+        F: Fn(StoreSettings, Need) -> Made + Send + Sync + 'static,
+        Made: Future<Output = Fixture> + Send + 'static,
+    {
+        Self { make: Box::new(move |settings, need| Box::pin(make(settings, need))) }
     }
 
     pub(super) async fn bench(&self) -> Bench {
-        let Fixture { store, second, under_test, keep } = (self.make)(SETTINGS, self.need).await;
+        self.bench_with(Need::Queues).await
+    }
+
+    /// With a broker of the case's own, which it may kill.
+    pub(super) async fn bench_with_own_broker(&self) -> Bench {
+        self.bench_with(Need::Broker).await
+    }
+
+    async fn bench_with(&self, need: Need) -> Bench {
+        let Fixture { store, second, under_test, keep } = (self.make)(SETTINGS, need).await;
         let queues = sample::queues(&*store).await.into_iter().map(|(name, id)| (id, name)).collect();
         Bench { store, second, queues, under_test, _keep: keep }
     }

@@ -1,19 +1,17 @@
-//! The conformance suite of deliveries: one list of cases, run against every delivery by one call, on a
-//! real store and, where there is one, a real broker. Each case has a database and queues of its own.
+//! The conformance suite of deliveries: one list of cases (`cases_list.rs`), each a test of its own for every
+//! delivery, on a real store and, where there is one, a real broker. Each has a database and queues of its own.
 
 use std::any::Any;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use outhaul_core::delivery::Delivery;
-use outhaul_core::store::{Store, StoreSettings};
-
-use crate::suite::{Case, Run, cases};
+use outhaul_core::store::Store;
 
 mod bench;
+mod cases_list;
 mod competing;
 mod foreign;
 mod hints;
@@ -22,7 +20,8 @@ mod parking;
 mod window;
 mod worker;
 
-use bench::Kit;
+#[doc(hidden)]
+pub use bench::Kit;
 
 /// An empty store on a database of its own, as two processes open it, and what is under test.
 pub struct Fixture {
@@ -103,60 +102,40 @@ pub enum Need {
     Broker,
 }
 
-/// What every delivery does.
-fn every() -> Vec<Case<Kit>> {
-    cases![
-        hints::a_waiting_worker_is_woken,
-        hints::what_comes_between_arming_and_waiting_is_not_missed,
-        hints::what_was_queued_before_anybody_ran_is_found,
-        hints::another_process_hears,
-        competing::every_chunk_is_claimed_once,
-    ]
-}
-
-/// What those with a broker do besides.
-fn with_broker() -> Vec<Case<Kit>> {
-    cases![
-        competing::a_message_is_held_until_its_receipt_is_dropped,
-        competing::what_is_not_wanted_goes_to_others,
-        competing::a_stop_acknowledges_what_is_done_with,
-        window::no_more_than_the_window_is_announced,
-        window::a_paused_queue_blocks_no_other,
-        window::a_relay_that_died_delays_its_batch,
-        foreign::what_is_not_ours_is_parked_and_others_go_on,
-        foreign::the_short_form_is_understood,
-        parking::a_dead_chunk_is_parked_once,
-    ]
-}
-
-/// Those that kill the broker; one at a time.
-fn outage() -> Vec<Case<Kit>> {
-    cases![
-        outages::a_broker_that_is_killed_and_comes_back,
-        outages::a_broker_that_was_away_for_the_whole_submission,
-        outages::a_broker_that_lost_everything,
-    ]
-}
-
-/// Cases at work at one moment: enough to overlap waiting, few enough for a small server.
-const AT_ONCE: usize = 3;
-
-/// Runs every case against deliveries that `make` gives a place to, and panics with the names of all that
-/// failed. `OUTHAUL_SUITE_ONLY=<part of a name>` picks cases while working on a delivery.
-pub async fn exercise<F, Made>(brokered: bool, make: F)
-where
-    F: Fn(StoreSettings, Need) -> Made + Send + Sync + 'static,
-    Made: Future<Output = Fixture> + Send + 'static,
-{
-    let make: Arc<bench::Make> = Arc::new(move |settings, need| Box::pin(make(settings, need)));
-    let mut run = Run::from_environment();
-    let mut beside = every();
-    if brokered {
-        beside.extend(with_broker());
+/// One door to each case, which runs it; for the tests that [`delivery_suite!`](crate::delivery_suite!) makes.
+#[doc(hidden)]
+pub mod cases {
+    /// Those of every delivery.
+    pub mod every {
+        crate::delivery_cases! { every; crate::suite::doors; delivery_suite }
     }
-    run.cases(beside, AT_ONCE, |_| Kit::new(make.clone(), Need::Queues)).await;
-    if brokered {
-        run.cases(outage(), 1, |_| Kit::new(make.clone(), Need::Broker)).await;
+
+    /// Those of deliveries with a broker.
+    pub mod brokered {
+        crate::delivery_cases! { brokered; crate::suite::doors; delivery_suite }
     }
-    run.end();
+}
+
+/// Makes a test of each case in the module that calls it, with deliveries that `$make` gives a place to:
+/// `async fn make(settings: StoreSettings, need: Need) -> Fixture`. Cases that need a broker are made
+/// with `delivery_suite!(make, brokered)`.
+#[macro_export]
+macro_rules! delivery_suite {
+    ($make:ident) => {
+        mod every {
+            use super::$make;
+            $crate::delivery_cases! {
+                every; $crate::suite_tests; $crate::delivery_suite::cases::every, $crate::delivery_suite::Kit, $make
+            }
+        }
+    };
+    ($make:ident, brokered) => {
+        $crate::delivery_suite!($make);
+        mod brokered {
+            use super::$make;
+            $crate::delivery_cases! {
+                brokered; $crate::suite_tests; $crate::delivery_suite::cases::brokered, $crate::delivery_suite::Kit, $make
+            }
+        }
+    };
 }

@@ -6,7 +6,7 @@ use super::bench::{Kit, RELAY_ONLY, WORKING, eventually};
 use super::worker::Worker;
 
 pub(super) async fn a_broker_that_is_killed_and_comes_back(kit: Kit) {
-    let bench = kit.bench().await;
+    let bench = kit.bench_with_own_broker().await;
     let worker = Arc::new(Worker::start(&bench, &bench.store, WORKING).await);
     let other = Arc::new(Worker::start(&bench, &bench.second, WORKING).await);
     let working = [worker.run(), other.run()];
@@ -26,7 +26,7 @@ pub(super) async fn a_broker_that_is_killed_and_comes_back(kit: Kit) {
 }
 
 pub(super) async fn a_broker_that_was_away_for_the_whole_submission(kit: Kit) {
-    let bench = kit.bench().await;
+    let bench = kit.bench_with_own_broker().await;
     let worker = Arc::new(Worker::start(&bench, &bench.store, WORKING).await);
     let working = worker.run();
     let before = bench.submit(1).await;
@@ -40,7 +40,7 @@ pub(super) async fn a_broker_that_was_away_for_the_whole_submission(kit: Kit) {
 }
 
 pub(super) async fn a_broker_that_lost_everything(kit: Kit) {
-    let bench = kit.bench().await;
+    let bench = kit.bench_with_own_broker().await;
     let job = bench.submit(50).await;
     let relay = bench.start(RELAY_ONLY);
     eventually("all are announced", || async {

@@ -16,7 +16,6 @@ use tokio::task::JoinSet;
 
 use super::{Fixture, Probe};
 use crate::sample;
-use crate::suite::{Notes, panic_text};
 
 pub(super) use crate::sample::{LONG, MAIL, QUEUE, SETTINGS, chunk, day, job, plain, register};
 pub(super) use crate::waiting::eventually;
@@ -24,17 +23,19 @@ pub(super) use crate::waiting::eventually;
 /// Leases that run out while a case looks on.
 pub(super) const SHORT_LEASE: StoreSettings = StoreSettings { lease: Duration::from_millis(20), ..SETTINGS };
 
-pub(super) type Make = dyn Fn(StoreSettings) -> BoxFuture<'static, Fixture> + Send + Sync;
-
 /// What a case starts from.
-pub(super) struct Kit {
-    make: Arc<Make>,
-    notes: Notes,
+pub struct Kit {
+    make: Box<dyn Fn(StoreSettings) -> BoxFuture<'static, Fixture> + Send + Sync>,
 }
 
 impl Kit {
-    pub(super) fn new(make: Arc<Make>, notes: Notes) -> Self {
-        Self { make, notes }
+    /// `make` opens a fresh store.
+    pub fn new<F, Made>(make: F) -> Self
+    where
+        F: Fn(StoreSettings) -> Made + Send + Sync + 'static,
+        Made: Future<Output = Fixture> + Send + 'static,
+    {
+        Self { make: Box::new(move |settings| Box::pin(make(settings))) }
     }
 
     /// A fresh store on a database of its own.
@@ -58,7 +59,7 @@ impl Kit {
     pub(super) fn seed(&self) -> u64 {
         let given = std::env::var("OUTHAUL_SUITE_SEED").ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-        self.notes.add(format!("OUTHAUL_SUITE_SEED={seed}"));
+        eprintln!("OUTHAUL_SUITE_SEED={seed} repeats this case");
         seed
     }
 }
@@ -257,7 +258,7 @@ where
     }
     let mut answers = Vec::new();
     while let Some(ended) = tasks.join_next().await {
-        answers.push(ended.unwrap_or_else(|error| panic!("{}", panic_text(error))));
+        answers.push(ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
     }
     answers.sort_by_key(|(n, _)| *n);
     answers.into_iter().map(|(_, answer)| answer).collect()

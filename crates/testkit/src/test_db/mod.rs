@@ -1,11 +1,13 @@
 //! A database per test on the shared PostgreSQL server, so that all tests run in parallel.
 //! It is dropped, with whatever connections are still open, when the value is.
 
+mod template;
+
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::servers::{postgres_url, unique_prefix};
 
-/// An empty database of the test's own.
+/// A database of the test's own.
 #[derive(Debug)]
 pub struct TestDb {
     name: String,
@@ -13,13 +15,23 @@ pub struct TestDb {
 }
 
 impl TestDb {
-    /// Makes one, with a random name.
+    /// Makes an empty one: a source, or for tests of migrations.
     pub async fn create() -> Self {
+        let db = Self::with_new_name();
+        on_server(&format!("create database {}", db.name)).await.expect("create a test database");
+        db
+    }
+
+    /// Makes one that has the engine's schema, as a new installation.
+    pub async fn migrated() -> Self {
+        let db = Self::with_new_name();
+        template::clone_as(&db.name).await.expect("clone the template database");
+        db
+    }
+
+    fn with_new_name() -> Self {
         let name = format!("outhaul_test_{}", unique_prefix());
-        on_server(format!("create database {name}")).await.expect("create a test database");
-        let server = postgres_url();
-        let (server, _) = server.rsplit_once('/').expect("the server's URL names a database");
-        let url = format!("{server}/{name}");
+        let url = url_of(&name);
         Self { name, url }
     }
 
@@ -35,7 +47,7 @@ impl Drop for TestDb {
         // A thread of its own: the test's runtime may be busy with this very drop, or shutting down.
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(on_server(sql))
+            runtime.block_on(on_server(&sql))
         });
         // Only reported: the server goes with the run, and a panic here would hide the test's own.
         match dropped.join() {
@@ -46,14 +58,22 @@ impl Drop for TestDb {
     }
 }
 
-async fn on_server(sql: String) -> Result<(), sqlx::Error> {
+fn url_of(name: &str) -> String {
+    let server = postgres_url();
+    let (server, _) = server.rsplit_once('/').expect("the server's URL names a database");
+    format!("{server}/{name}")
+}
+
+async fn on_server(sql: &str) -> Result<(), sqlx::Error> {
     let mut server = PgConnection::connect(&postgres_url()).await?;
-    sqlx::query(AssertSqlSafe(sql)).execute(&mut server).await?;
+    sqlx::query(AssertSqlSafe(sql.to_owned())).execute(&mut server).await?;
     server.close().await
 }
 
 #[cfg(test)]
 mod tests {
+    use outhaul_core::secret::Secret;
+    use outhaul_store::postgres::{DEFAULT_SCHEMA, migrate};
     use sqlx::query_scalar;
 
     use super::*;
@@ -74,5 +94,18 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(left, 0);
+    }
+
+    /// Several at once, as at the start of a run, when the template is still to be made.
+    #[tokio::test]
+    async fn migrated_ones_are_installations_of_their_own() {
+        let made = futures::future::join_all((0..4).map(|_| TestDb::migrated())).await;
+        let mut names = std::collections::BTreeSet::new();
+        for db in &made {
+            let installation =
+                migrate(&Secret::new(db.url()), DEFAULT_SCHEMA, false).await.expect("nothing is left to migrate");
+            names.insert(installation);
+        }
+        assert_eq!(names.len(), made.len(), "{names:?}");
     }
 }

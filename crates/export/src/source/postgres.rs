@@ -11,6 +11,8 @@ use async_trait::async_trait;
 use outhaul::{Cause, Failed};
 use outhaul_core::secret::Secret;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber as _;
 
 use super::pg_session::Sessions;
 use super::{
@@ -260,17 +262,22 @@ async fn copy_out(
     sink: &mut dyn Sink,
 ) -> Result<(), Broken> {
     sink.progress(0, 0);
+    // The driver's stream enters the span that is current now for every row, which costs more than the row. So no
+    // subscriber is there while the stream is made.
+    let begun = connection.copy_out_raw(copy).with_subscriber(Dispatch::none());
     let mut stream = tokio::select! {
         biased;
         () = &mut *stop => return Err(Failed::Stopped.into()),
-        stream = connection.copy_out_raw(copy) => stream.map_err(Broken::Source)?,
+        stream = begun => stream.map_err(Broken::Source)?,
     };
     // The server sends one message per row, the first for the header. Counting lines would be wrong:
     // there are line breaks inside quotes.
-    let mut header = true;
-    while let Some(row) = outflow.next(&mut stream, stop, sink).await? {
+    if let Some(header) = outflow.next(&mut stream, stop, sink).await? {
+        outflow.push(header.map_err(Broken::Source)?, stop, sink).await?;
+    }
+    while let Some(row) = outflow.next_row(&mut stream, stop, sink).await? {
         let row = row.map_err(Broken::Source)?;
-        outflow.rows += i64::from(!std::mem::take(&mut header));
+        outflow.rows += 1;
         outflow.push(row, stop, sink).await?;
     }
     Ok(())

@@ -6,4 +6,5 @@ mod common;
 mod pg_total;
 mod pooled;
 mod postgres;
+mod spans;
 mod sqlite;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
+mod direct;
 mod pg_total;
 mod pooled;
 mod postgres;

@@ -83,6 +83,19 @@ async fn what_a_query_sets_is_undone_before_the_next_one() {
     sqlx::raw_sql(AssertSqlSafe(format!("drop role {role}"))).execute(&mut admin).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_kept_session_that_was_lost_costs_nothing_but_itself() {
+    let db = TestDb::create().await;
+    let mut admin = PgConnection::connect(db.url()).await.unwrap();
+    let source = source(db.url());
+    for _ in 0..3 {
+        let pid: i32 = run(&source, "select pg_backend_pid()").await.unwrap().trim().parse().unwrap();
+        let end = "select pg_terminate_backend($1, 60000)";
+        assert!(sqlx::query_scalar::<_, bool>(end).bind(pid).fetch_one(&mut admin).await.unwrap());
+        assert_eq!(run(&source, STATE).await.unwrap(), format!("t,{SETTINGS}"));
+    }
+}
+
 /// PgBouncer refuses startup settings that it does not know.
 #[tokio::test]
 async fn nothing_is_set_on_the_sessions_of_a_pooler() {

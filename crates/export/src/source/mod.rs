@@ -3,11 +3,14 @@
 
 mod idle;
 mod lexer;
+mod outflow;
 pub mod params;
+mod pg_direct;
 mod pg_ending;
 mod pg_rights;
 mod pg_row_security;
 mod pg_session;
+mod pg_settings;
 mod pg_total;
 mod postgres;
 mod sqlite;
@@ -18,10 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use chrono::NaiveDate;
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, Stream, StreamExt as _};
 use outhaul::{Cause, Failed};
 use outhaul_core::progress::Total;
 
@@ -29,13 +31,11 @@ use crate::dataset::Dataset;
 use crate::rights::Rights;
 use crate::settings::{SourceSettings, SourceUrl};
 pub use lexer::Dialect;
+use outflow::Outflow;
 use params::Template;
 pub use postgres::PostgresSource;
 pub use sqlite::SqliteSource;
 use words::Words;
-
-/// What is handed on at once. Large enough to make calls cheap, small enough to keep many chunks in memory.
-const BATCH_BYTES: usize = 256 * 1024;
 
 /// One run of a dataset's query.
 #[derive(Clone, Copy, Debug)]
@@ -156,91 +156,6 @@ impl SourceUrl {
 /// would be taken for stalled.
 fn count_within(settings: &SourceSettings) -> Duration {
     settings.statement_timeout.min(settings.stall_timeout / 2)
-}
-
-/// CSV on its way to a sink, gathered into batches and counted.
-struct Outflow<'a> {
-    dataset: &'a str,
-    max_row_bytes: usize,
-    buffer: BytesMut,
-    rows: i64,
-    bytes: i64,
-}
-
-impl<'a> Outflow<'a> {
-    fn new(dataset: &'a str, max_row_bytes: usize) -> Self {
-        Self { dataset, max_row_bytes, buffer: BytesMut::new(), rows: 0, bytes: 0 }
-    }
-
-    /// Refuses a row that has too many bytes. The failure is fatal: another attempt would meet the same row.
-    fn admit(&self, bytes: usize) -> Result<(), Failed> {
-        if bytes <= self.max_row_bytes {
-            return Ok(());
-        }
-        let Self { dataset, max_row_bytes, rows, .. } = self;
-        let text = format!("row {rows} of dataset `{dataset}` is larger than {max_row_bytes} bytes");
-        let detail = format!("{text} (limits.max_row_bytes)");
-        Err(Failed::Fatal(Cause::with_detail(text, detail)))
-    }
-
-    /// Adds one row; passes on the buffer when it is full.
-    async fn push(
-        &mut self,
-        csv: Bytes,
-        stop: &mut StopSignal<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), Failed> {
-        self.admit(csv.len())?;
-        self.bytes += csv.len() as i64;
-        if csv.len() >= BATCH_BYTES {
-            self.flush(stop, sink).await?;
-            return self.hand_on(csv, stop, sink).await;
-        }
-        self.buffer.extend_from_slice(&csv);
-        if self.buffer.len() >= BATCH_BYTES { self.flush(stop, sink).await } else { Ok(()) }
-    }
-
-    /// Hands on what is left.
-    async fn flush(&mut self, stop: &mut StopSignal<'_>, sink: &mut dyn Sink) -> Result<(), Failed> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let full = std::mem::replace(&mut self.buffer, BytesMut::with_capacity(BATCH_BYTES));
-        self.hand_on(full.freeze(), stop, sink).await
-    }
-
-    async fn hand_on(
-        &mut self,
-        csv: Bytes,
-        stop: &mut StopSignal<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), Failed> {
-        sink.progress(self.rows, self.bytes);
-        tokio::select! {
-            biased;
-            () = stop => Err(Failed::Stopped),
-            written = sink.write(csv) => written,
-        }
-    }
-
-    /// The next item of a source's stream. Progress is reported only when we have to wait for it, so
-    /// that a fast source pays nothing and a slow one is not taken for stalled.
-    async fn next<S: Stream + Unpin>(
-        &self,
-        stream: &mut S,
-        stop: &mut StopSignal<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<Option<S::Item>, Failed> {
-        if let Some(item) = stream.next().now_or_never() {
-            return Ok(item);
-        }
-        sink.progress(self.rows, self.bytes);
-        tokio::select! {
-            biased;
-            () = stop => Err(Failed::Stopped),
-            item = stream.next() => Ok(item),
-        }
-    }
 }
 
 /// A database's own words, short enough for a job's error message.

@@ -15,7 +15,7 @@ use sqlx::{AssertSqlSafe, Row as _};
 
 use super::params::Template;
 use super::pg_rights::{Acting, assume};
-use super::pg_session::{Sessions, answer};
+use super::pg_session::{Scope, Sessions, answer};
 use super::{Count, Query};
 use crate::dataset::Dataset;
 use crate::rights::Assumed;
@@ -68,7 +68,7 @@ pub(super) async fn look(
     role: Option<&str>,
     failed: &(dyn Fn(&sqlx::Error) -> Failed + Sync),
 ) -> Result<Found, Failed> {
-    let mut session = sessions.begin(None).await.map_err(|error| failed(&error))?;
+    let mut session = sessions.begin(None, Scope::Transaction).await.map_err(|error| failed(&error))?;
     let found = look_as(session.connection(), dataset, security, role).await;
     // Nothing runs in it any more, whatever went wrong.
     session.discard();

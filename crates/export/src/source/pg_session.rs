@@ -1,17 +1,22 @@
 //! Sessions on a PostgreSQL source. A session is one transaction of one chunk; between chunks its connection is
 //! kept under its slot's name. A session that is dropped before [`Session::commit`] ends its transaction on the
 //! server, so that no query goes on for a chunk that stopped. `pg_ending.rs` describes how, and what is never ended.
+//! `pg_direct.rs` describes connections that spare a chunk the round trips of BEGIN and COMMIT.
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _};
 use tokio::task::JoinHandle;
 
 use super::idle::Idle;
+use super::pg_direct::{self, Direct};
 use super::pg_ending::{self, crowded, literal, session_name, transaction_name};
+use super::pg_settings::Settings;
 
 /// For round trips that ask the server for next to nothing.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -30,16 +35,39 @@ const NO_SLOT: &str = "outhaul";
 /// Makes sessions on one source. Has no `Debug`: that of the options shows the password.
 pub(super) struct Sessions {
     options: PgConnectOptions,
-    begin: String,
+    settings: Settings,
+    /// Whether a pooler was found between us and the server, which refuses or ignores startup settings.
+    is_pooled: AtomicBool,
     idle: Arc<Idle<Link>>,
+}
+
+/// What a session is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// One statement. It needs no BEGIN where the session has the settings.
+    Statement,
+    /// Several statements, or settings that only this transaction has.
+    Transaction,
 }
 
 /// A connection, directly to a server or to a pooler.
 #[derive(Debug)]
 struct Link {
     connection: PgConnection,
-    /// Whether the server can notice during a query that we are gone.
+    /// Set if the connection is a direct session.
+    direct: Option<Direct>,
+    /// Whether the server can notice during a query of an explicit transaction that we are gone.
     notices_loss: bool,
+}
+
+impl Link {
+    /// Sends the statement that undoes what queries have set, and does not wait for the answer: the driver reads it
+    /// before the next statement. `false`: the connection is of no more use.
+    fn send_reset(&mut self) -> bool {
+        let Some(direct) = &self.direct else { return true };
+        let reset = sqlx::raw_sql(AssertSqlSafe(direct.reset.clone()));
+        !matches!(reset.execute(&mut self.connection).now_or_never(), Some(Err(_)))
+    }
 }
 
 /// Identifies a transaction as long as it lasts.
@@ -48,6 +76,8 @@ struct Transaction {
     /// The backend that runs it. Behind a pooler the next transaction may have another.
     pid: i32,
     name: String,
+    /// Whether it has to be committed. If not, it ends with its one statement.
+    is_explicit: bool,
 }
 
 /// An open read-only transaction.
@@ -57,19 +87,22 @@ pub(super) struct Session {
     link: Option<Link>,
     /// `None` before the transaction has begun, and as soon as COMMIT is sent.
     transaction: Option<Transaction>,
+    /// Whether the server has answered since the connection was taken.
+    has_answered: bool,
 }
 
 impl Sessions {
     pub(super) fn new(options: PgConnectOptions, statement_timeout: Duration) -> Arc<Self> {
         let options = options.extra_float_digits(None).disable_statement_logging();
-        Arc::new(Self { options, begin: begin_sql(statement_timeout), idle: Idle::new(KEEP_IDLE) })
+        let (settings, is_pooled) = (Settings::new(statement_timeout), AtomicBool::new(false));
+        Arc::new(Self { options, settings, is_pooled, idle: Idle::new(KEEP_IDLE) })
     }
 
     /// Begins a transaction, on the slot's kept connection if it still answers. Transactions that earlier
     /// holders of the slot left running have ended when this returns.
-    pub(super) async fn begin(self: &Arc<Self>, slot: Option<&str>) -> sqlx::Result<Session> {
+    pub(super) async fn begin(self: &Arc<Self>, slot: Option<&str>, scope: Scope) -> sqlx::Result<Session> {
         let name = slot.map(session_name);
-        let (session, crowded) = self.begun(name).await?;
+        let (session, crowded) = self.begun(name, scope).await?;
         if let (true, Some(slot), Some(transaction)) = (crowded, &session.slot, &session.transaction) {
             let evicted = async {
                 let mut spare = self.connect("outhaul:evict").await?;
@@ -90,13 +123,26 @@ impl Sessions {
         Ok(session)
     }
 
+    /// Begins a transaction on a new connection, after the kept connection was lost before it answered. It may have
+    /// been lost to the next holder of the slot, so transactions of others are a failure here and are not ended.
+    pub(super) async fn begin_anew(
+        self: &Arc<Self>,
+        slot: Option<&str>,
+        scope: Scope,
+    ) -> sqlx::Result<Session> {
+        let (session, crowded) = self.begun_anew(slot.map(session_name), scope).await?;
+        if crowded {
+            session.discard();
+            return Err(io::Error::other("another export runs on the same slot").into());
+        }
+        Ok(session)
+    }
+
     /// The begun transaction, and whether others of the slot's name run.
-    async fn begun(self: &Arc<Self>, slot: Option<String>) -> sqlx::Result<(Session, bool)> {
-        let session =
-            |link| Session { sessions: Arc::clone(self), slot: slot.clone(), link, transaction: None };
+    async fn begun(self: &Arc<Self>, slot: Option<String>, scope: Scope) -> sqlx::Result<(Session, bool)> {
         if let Some((kept, idle)) = slot.as_deref().and_then(|name| self.idle.take(name)) {
-            let mut session = session(Some(kept));
-            match session.start(idle >= NOBODY_ELSES).await {
+            let mut session = self.session(slot.clone(), kept);
+            match session.start(scope, idle >= NOBODY_ELSES).await {
                 Ok(crowded) => return Ok((session, crowded)),
                 // The server or the pooler was restarted, or closes what is idle.
                 Err(error) => {
@@ -105,9 +151,24 @@ impl Sessions {
                 }
             }
         }
-        let mut session = session(Some(self.open(slot.as_deref()).await?));
-        let crowded = session.start(true).await?;
+        self.begun_anew(slot, scope).await
+    }
+
+    async fn begun_anew(
+        self: &Arc<Self>,
+        slot: Option<String>,
+        scope: Scope,
+    ) -> sqlx::Result<(Session, bool)> {
+        let link = self.open(slot.as_deref().unwrap_or(NO_SLOT)).await?;
+        let mut session = self.session(slot, link);
+        session.has_answered = true;
+        let crowded = session.start(scope, true).await?;
         Ok((session, crowded))
+    }
+
+    fn session(self: &Arc<Self>, slot: Option<String>, link: Link) -> Session {
+        let (sessions, link) = (Arc::clone(self), Some(link));
+        Session { sessions, slot, link, transaction: None, has_answered: false }
     }
 
     /// Connects and signs in, and does nothing else.
@@ -115,8 +176,38 @@ impl Sessions {
         within(ANSWER_WITHIN, self.options.clone().application_name(name).connect()).await
     }
 
-    async fn open(&self, name: Option<&str>) -> sqlx::Result<Link> {
-        let mut connection = self.connect(name.unwrap_or(NO_SLOT)).await?;
+    /// Opens a connection that is a direct session if it can be one.
+    async fn open(&self, name: &str) -> sqlx::Result<Link> {
+        let mut is_pooled = false;
+        if !self.is_pooled.load(Ordering::Relaxed) {
+            match self.open_direct(name).await {
+                Ok(Some(link)) => return Ok(link),
+                Ok(None) => is_pooled = true,
+                Err(error) if pg_direct::may_blame_settings(&error) => {
+                    tracing::debug!(error = %error, "connecting to the source without startup settings");
+                    is_pooled = matches!(error, sqlx::Error::Database(_));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let link = self.open_pooled(name).await?;
+        if is_pooled {
+            self.is_pooled.store(true, Ordering::Relaxed);
+        }
+        Ok(link)
+    }
+
+    /// `None`: the connection goes through a pooler.
+    async fn open_direct(&self, name: &str) -> sqlx::Result<Option<Link>> {
+        let (options, mark) = pg_direct::options(self.options.clone().application_name(name), &self.settings);
+        let mut connection = within(ANSWER_WITHIN, options.connect()).await?;
+        let direct = pg_direct::prove(&mut connection, &mark, name).await?;
+        // The session's own setting lets the server notice.
+        Ok(direct.map(|direct| Link { connection, direct: Some(direct), notices_loss: false }))
+    }
+
+    async fn open_pooled(&self, name: &str) -> sqlx::Result<Link> {
+        let mut connection = self.connect(name).await?;
         let version = connection.server_version_num().unwrap_or(0);
         // Not every platform has it, and only asking tells.
         let probe = "begin read only; set local client_connection_check_interval = '1s'; rollback";
@@ -125,11 +216,11 @@ impl Sessions {
         if !notices_loss {
             within(ANSWER_WITHIN, sqlx::raw_sql("rollback").execute(&mut connection)).await?;
         }
-        Ok(Link { connection, notices_loss })
+        Ok(Link { connection, direct: None, notices_loss })
     }
 
     /// Ends a transaction from a connection of its own, in the background.
-    fn end(self: Arc<Self>, Transaction { pid, name }: Transaction) -> Option<JoinHandle<()>> {
+    fn end(self: Arc<Self>, Transaction { pid, name, .. }: Transaction) -> Option<JoinHandle<()>> {
         let task = async move {
             let ended = async {
                 let mut spare = self.connect("outhaul:stop").await?;
@@ -145,23 +236,41 @@ impl Sessions {
 }
 
 impl Session {
-    /// One round trip: read-only, with every setting pinned that shapes the output or limits the query, and without
-    /// notices, which functions may raise with values of rows and the driver would log. With `look`, answers whether
-    /// other transactions of the slot's name run.
-    async fn start(&mut self, look: bool) -> sqlx::Result<bool> {
+    /// One round trip: read-only, with every setting pinned. A statement of a direct session needs no round trip,
+    /// unless there is something to `look` at: whether other transactions of the slot's name run is the answer.
+    async fn start(&mut self, scope: Scope, look: bool) -> sqlx::Result<bool> {
         let link = self.link.as_mut().expect("a session has its connection until it ends");
+        let crowded = self.slot.as_deref().filter(|_| look).map(crowded);
+        if let (Scope::Statement, Some(direct)) = (scope, &link.direct) {
+            self.transaction =
+                Some(Transaction { pid: direct.pid, name: direct.name.clone(), is_explicit: false });
+            let Some(crowded) = crowded else { return Ok(false) };
+            let ask =
+                sqlx::raw_sql(AssertSqlSafe(format!("select {crowded}"))).fetch_one(&mut link.connection);
+            let row = within(ANSWER_WITHIN, ask).await?;
+            self.has_answered = true;
+            return row.try_get(0);
+        }
         let name = transaction_name(self.slot.as_deref().unwrap_or(NO_SLOT));
-        let mut begin = format!("{}; set local application_name = {}", self.sessions.begin, literal(&name));
+        let mut begin =
+            format!("{}; set local application_name = {}", self.sessions.settings.begin(), literal(&name));
         if link.notices_loss {
             begin.push_str("; set local client_connection_check_interval = '1s'");
         }
-        let crowded = self.slot.as_deref().filter(|_| look).map_or("false".to_owned(), crowded);
+        let crowded = crowded.unwrap_or_else(|| "false".to_owned());
         begin.push_str(&format!("; select pg_catalog.pg_backend_pid(), {crowded}"));
         let begin = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut link.connection);
         let rows = within(ANSWER_WITHIN, begin).await?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-        self.transaction = Some(Transaction { pid: row.try_get(0)?, name });
+        self.transaction = Some(Transaction { pid: row.try_get(0)?, name, is_explicit: true });
+        self.has_answered = true;
         row.try_get(1)
+    }
+
+    /// Whether the server has answered since the connection was taken. If it has not and the connection is lost, the
+    /// connection may have been lost while nobody used it.
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered
     }
 
     /// The connection, inside its transaction.
@@ -172,9 +281,12 @@ impl Session {
     /// Ends the transaction and keeps the connection for the slot's next chunk.
     pub(super) async fn commit(mut self) -> sqlx::Result<()> {
         // From here on a pooler may hand the backend on at any time.
-        self.transaction = None;
-        within(ANSWER_WITHIN, sqlx::raw_sql("commit").execute(self.connection())).await?;
-        if let (Some(link), Some(slot)) = (self.link.take(), self.slot.take()) {
+        if self.transaction.take().is_some_and(|transaction| transaction.is_explicit) {
+            within(ANSWER_WITHIN, sqlx::raw_sql("commit").execute(self.connection())).await?;
+        }
+        if let (Some(mut link), Some(slot)) = (self.link.take(), self.slot.take())
+            && link.send_reset()
+        {
             self.sessions.idle.keep(slot, link);
         }
         Ok(())
@@ -211,40 +323,9 @@ pub(super) async fn answer<T>(statement: impl Future<Output = sqlx::Result<T>>) 
     within(ANSWER_WITHIN, statement).await
 }
 
-fn begin_sql(statement_timeout: Duration) -> String {
-    // Zero would mean no limit at all.
-    let statement = statement_timeout.as_millis().clamp(1, i32::MAX as u128);
-    format!(
-        "begin read only; \
-         set local statement_timeout = {statement}; \
-         set local lock_timeout = {lock}; \
-         set local idle_in_transaction_session_timeout = '60s'; \
-         set local client_min_messages = 'error'; \
-         set local standard_conforming_strings = on; \
-         set local client_encoding = 'UTF8'; \
-         set local datestyle = 'ISO, MDY'; \
-         set local intervalstyle = 'postgres'; \
-         set local timezone = 'UTC'; \
-         set local bytea_output = 'hex'; \
-         set local extra_float_digits = 1",
-        lock = statement.min(30_000),
-    )
-}
-
 async fn within<T>(limit: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
     match tokio::time::timeout(limit, work).await {
         Ok(done) => done,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit:?}")).into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timeout_of_nothing_is_not_no_timeout() {
-        assert!(begin_sql(Duration::ZERO).contains("statement_timeout = 1;"));
-        assert!(begin_sql(Duration::MAX).contains("statement_timeout = 2147483647;"));
     }
 }

@@ -11,10 +11,12 @@ use async_trait::async_trait;
 use outhaul::{Cause, Failed};
 use outhaul_core::secret::Secret;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber as _;
 
-use super::pg_session::Sessions;
+use super::pg_session::{Scope, Session, Sessions};
 use super::{
-    Outflow, Query, RowSecurityProblem, Sink, Source, StopSignal, Words, count_within, does_not_fit,
+    Count, Outflow, Query, RowSecurityProblem, Sink, Source, StopSignal, Words, count_within, does_not_fit,
     insecure, not_available, pg_rights, pg_row_security, pg_total, short,
 };
 use crate::dataset::Dataset;
@@ -102,33 +104,42 @@ impl Source for PostgresSource {
     ) -> Result<i64, Failed> {
         let copy =
             copy_sql(query).map_err(|error| does_not_fit(query.dataset, &self.name, &error.to_string()))?;
+        let scope = scope(query);
         let mut session = tokio::select! {
             biased;
             () = &mut stop => return Err(Failed::Stopped),
-            session = self.sessions.begin(query.slot) =>
+            session = self.sessions.begin(query.slot, scope) =>
                 session.map_err(|error| self.failed(query, &error))?,
         };
         let mut outflow = Outflow::new(query.dataset, self.max_row_bytes);
-        let copied = async {
-            let connection = session.connection();
-            self.assume(connection, query, &mut stop).await?;
-            count(connection, query, self.count_within, &mut stop, sink).await?;
-            copy_out(connection, &copy, &mut outflow, &mut stop, sink).await
-        };
-        match copied.await {
-            Ok(()) => session.commit().await.map_err(|error| self.failed(query, &error))?,
-            Err(Broken::Source(error @ sqlx::Error::Database(_))) => {
+        loop {
+            let error = match self.read(&mut session, query, &copy, &mut outflow, &mut stop, sink).await {
+                Ok(()) => {
+                    session.commit().await.map_err(|error| self.failed(query, &error))?;
+                    break;
+                }
+                Err(Broken::Source(error)) => error,
+                Err(Broken::Here(failed)) => {
+                    session.kill().await;
+                    return Err(failed);
+                }
+            };
+            if !session.has_answered() && outflow.bytes == 0 && is_lost(&error) {
+                tracing::debug!(error = %error, "a kept source connection no longer answers");
                 session.discard();
-                return Err(self.failed(query, &error));
+                session = tokio::select! {
+                    biased;
+                    () = &mut stop => return Err(Failed::Stopped),
+                    session = self.sessions.begin_anew(query.slot, scope) =>
+                        session.map_err(|error| self.failed(query, &error))?,
+                };
+                continue;
             }
-            Err(Broken::Source(error)) => {
-                drop(session);
-                return Err(self.failed(query, &error));
+            match error {
+                sqlx::Error::Database(_) => session.discard(),
+                _ => drop(session),
             }
-            Err(Broken::Here(failed)) => {
-                session.kill().await;
-                return Err(failed);
-            }
+            return Err(self.failed(query, &error));
         }
         // After the commit: a slow sink must not keep a transaction open on the source.
         outflow.flush(&mut stop, sink).await?;
@@ -189,6 +200,22 @@ impl Source for PostgresSource {
 }
 
 impl PostgresSource {
+    /// Reads the rows of a query in its session.
+    async fn read(
+        &self,
+        session: &mut Session,
+        query: &Query<'_>,
+        copy: &str,
+        outflow: &mut Outflow<'_>,
+        stop: &mut StopSignal<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Broken> {
+        let connection = session.connection();
+        self.assume(connection, query, stop).await?;
+        count(connection, query, self.count_within, stop, sink).await?;
+        copy_out(connection, copy, outflow, stop, sink).await
+    }
+
     /// Takes on the caller's rights, where the dataset relies on row-level security.
     async fn assume(
         &self,
@@ -218,6 +245,14 @@ impl PostgresSource {
             Some(problem) => Err(self.insecure(query, problem).into()),
             None => Ok(()),
         }
+    }
+}
+
+/// Rights that are taken on and rows that are counted take statements of their own, in the transaction of the query.
+fn scope(query: &Query<'_>) -> Scope {
+    match (query.rights.and_then(Rights::security), query.count) {
+        (None, Count::No) => Scope::Statement,
+        _ => Scope::Transaction,
     }
 }
 
@@ -260,17 +295,22 @@ async fn copy_out(
     sink: &mut dyn Sink,
 ) -> Result<(), Broken> {
     sink.progress(0, 0);
+    // The driver's stream enters the span that is current now for every row, which costs more than the row. So no
+    // subscriber is there while the stream is made.
+    let begun = connection.copy_out_raw(copy).with_subscriber(Dispatch::none());
     let mut stream = tokio::select! {
         biased;
         () = &mut *stop => return Err(Failed::Stopped.into()),
-        stream = connection.copy_out_raw(copy) => stream.map_err(Broken::Source)?,
+        stream = begun => stream.map_err(Broken::Source)?,
     };
     // The server sends one message per row, the first for the header. Counting lines would be wrong:
     // there are line breaks inside quotes.
-    let mut header = true;
-    while let Some(row) = outflow.next(&mut stream, stop, sink).await? {
+    if let Some(header) = outflow.next(&mut stream, stop, sink).await? {
+        outflow.push(header.map_err(Broken::Source)?, stop, sink).await?;
+    }
+    while let Some(row) = outflow.next_row(&mut stream, stop, sink).await? {
         let row = row.map_err(Broken::Source)?;
-        outflow.rows += i64::from(!std::mem::take(&mut header));
+        outflow.rows += 1;
         outflow.push(row, stop, sink).await?;
     }
     Ok(())
@@ -305,6 +345,17 @@ fn is_about_the_data(code: &str) -> bool {
 /// users and settings: `no pg_hba.conf entry for host "10.0.0.5"`.
 fn is_about_the_server(code: &str) -> bool {
     ["08", "28", "3D", "53", "58", "F0"].iter().any(|class| code.starts_with(class))
+}
+
+/// Whether the connection is gone, or the server is about to close it.
+fn is_lost(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(answer) => {
+            let code = answer.code().unwrap_or_default();
+            ["08", "57P"].iter().any(|class| code.starts_with(class))
+        }
+        other => matches!(other, sqlx::Error::Io(_)),
+    }
 }
 
 /// A cause in a few words, without anything that a URL may hold.

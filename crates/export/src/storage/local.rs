@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio_util::io::ReaderStream;
 use url::Url;
 
+use super::folder_sync::{FolderSyncs, sync_folder};
 use super::staging::{Staged, Staging, remove_file};
 use super::{ByteStream, STAGING, StorageError, Stored, disk, object, owner};
 use crate::settings::FileAccess;
@@ -37,6 +38,7 @@ pub(super) struct Local {
     /// Set once an installation owns the folder.
     owned: Option<Owned>,
     durable: Mutex<HashSet<PathBuf>>,
+    syncs: FolderSyncs,
 }
 
 struct Owned {
@@ -66,7 +68,16 @@ impl Local {
         let failed = |error| StorageError::io("make the folder", &url, error);
         disk::make_folders(&top, access).map_err(failed)?;
         let folds_case = disk::folds_case(&top).map_err(failed)?;
-        Ok(Self { root, top, url, access, folds_case, owned: None, durable: Mutex::default() })
+        Ok(Self {
+            root,
+            top,
+            url,
+            access,
+            folds_case,
+            owned: None,
+            durable: Mutex::default(),
+            syncs: FolderSyncs::default(),
+        })
     }
 
     /// The same folder, owned by an installation that will publish below `bases`.
@@ -81,6 +92,7 @@ impl Local {
             folds_case: self.folds_case,
             owned: Some(owned),
             durable: Mutex::default(),
+            syncs: FolderSyncs::default(),
         };
         local.check_owned()?;
         Ok(local)
@@ -228,7 +240,7 @@ impl Local {
             };
             match fs::rename(staged, target) {
                 Ok(()) => {
-                    sync_folder(folder)?;
+                    self.syncs.sync(folder)?;
                     return Ok(Renamed::Yes(tag));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -384,9 +396,4 @@ pub(super) fn within(range: Option<Range<u64>>, size: u64) -> Range<u64> {
     let range = range.unwrap_or(0..size);
     let end = range.end.min(size);
     range.start.min(end)..end
-}
-
-/// A folder's entries survive a crash only after its own sync.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }

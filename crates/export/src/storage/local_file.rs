@@ -56,15 +56,14 @@ impl LocalFile {
     }
 
     pub(super) async fn write(&mut self, bytes: Bytes) -> Result<(), StorageError> {
-        if self.buffer.len() + bytes.len() > BLOCK {
-            if !self.buffer.is_empty() {
-                let full = std::mem::replace(&mut self.buffer, Vec::with_capacity(BLOCK));
-                self.send(Message::Block(full.into())).await?;
-            }
-            // Large pieces are passed on as they are.
-            if bytes.len() >= BLOCK / 4 {
-                return self.send(Message::Block(bytes)).await;
-            }
+        if self.buffer.len() + bytes.len() > BLOCK && !self.buffer.is_empty() {
+            let full = std::mem::take(&mut self.buffer);
+            self.send(Message::Block(full.into())).await?;
+        }
+        // Large pieces of a file that has a writing thread, or gets one now, are passed on as they are.
+        let is_large = self.writer.is_some() || bytes.len() > BLOCK;
+        if is_large && self.buffer.is_empty() && bytes.len() >= BLOCK / 4 {
+            return self.send(Message::Block(bytes)).await;
         }
         self.buffer.extend_from_slice(&bytes);
         Ok(())

@@ -5,6 +5,7 @@ mod budget;
 mod checksum;
 mod disk;
 mod error;
+mod folder_sync;
 mod local;
 mod local_file;
 mod multipart;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::StorageError;
 use super::disk;
-use super::local::sync_folder;
+use super::folder_sync::sync_folder;
 use crate::settings::FileAccess;
 
 const MARKER: &str = "installation";

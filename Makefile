@@ -21,7 +21,7 @@ check: ## format, lints, docs, dependencies
 fuzz: ## an OpenAPI fuzzer against the running API: no 5xx, no undocumented answer
 	scripts/fuzz-api
 
-bench: ## measure, as ratios to other tools and of brokers to the database, in the same run
+bench: ## measure jobs, exports, deliveries and idleness beside other programs, in one run
 	scripts/bench
 
 services: ## a shell with the tests' servers running; they stop when it ends

@@ -1,6 +1,6 @@
 # One command per intent; `make` alone lists them.
 
-.PHONY: help demo test check fuzz bench services
+.PHONY: help demo test check fuzz bench soak services
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,8 +20,11 @@ check: ## format, lints, docs, dependencies (installs cargo-deny if missing)
 fuzz: ## an OpenAPI fuzzer against the running API: no 5xx, no undocumented answer
 	scripts/fuzz-api
 
-bench: ## measure, as ratios to other tools and of brokers to the database, in the same run
+bench: ## measure jobs, exports, deliveries and idleness beside other programs, in one run
 	scripts/bench
+
+soak: ## the large sizes: a store of 10,000,000 chunks beside a small one, an export of 10 GB
+	scripts/soak
 
 services: ## a shell with the tests' servers running; they stop when it ends
 	OUTHAUL_TEST_NO_SYNC=1 scripts/services run -- "$${SHELL:-bash}"

@@ -1,0 +1,1 @@
+"""`make soak`: the large sizes. Start it by `scripts/soak`."""

@@ -7,6 +7,7 @@ mod outflow;
 pub mod params;
 mod pg_direct;
 mod pg_ending;
+mod pg_errors;
 mod pg_rights;
 mod pg_row_security;
 mod pg_session;

@@ -1,8 +1,6 @@
 //! PostgreSQL as a source: rows leave by `COPY (…) TO STDOUT` and pass through as bytes, never parsed.
-//! This file also decides which of the server's errors no further attempt can help.
 
 use std::fmt;
-use std::io::ErrorKind;
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +12,9 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber as _;
 
+use super::pg_errors::{
+    READ_ONLY, cause, is_about_the_data, is_about_the_query, is_about_the_server, is_lost,
+};
 use super::pg_session::{Scope, Session, Sessions};
 use super::{
     Count, Outflow, Query, RowSecurityProblem, Sink, Source, StopSignal, Words, count_within, does_not_fit,
@@ -322,75 +323,9 @@ fn copy_sql(query: &Query<'_>) -> Result<String, super::params::LiteralError> {
     Ok(format!("COPY (\n{sql}\n) TO STDOUT (FORMAT csv, HEADER)"))
 }
 
-/// The SQLSTATE of `set role` for a role that does not exist, among others.
-const INVALID_PARAMETER: &str = "22023";
-
-/// The answer to a write in a read-only transaction. Ours always is one, so it says nothing about the
-/// state of the server.
-const READ_ONLY: &str = "25006";
-
-/// SQLSTATEs that blame the query or its rights, rather than the state of the server: syntax, names and access
-/// (42), unsupported (0A), unknown schema (3F), and a setting or role that is not there (22023).
-fn is_about_the_query(code: &str) -> bool {
-    code == INVALID_PARAMETER || ["42", "0A", "3F"].iter().any(|class| code.starts_with(class))
-}
-
-/// SQLSTATEs that blame a value that was read or given, such as a division by zero: data (22), more rows than one
-/// (21).
-fn is_about_the_data(code: &str) -> bool {
-    code != INVALID_PARAMETER && ["22", "21"].iter().any(|class| code.starts_with(class))
-}
-
-/// SQLSTATEs about the connection, the login and the resources of the server. Their messages name addresses,
-/// users and settings: `no pg_hba.conf entry for host "10.0.0.5"`.
-fn is_about_the_server(code: &str) -> bool {
-    ["08", "28", "3D", "53", "58", "F0"].iter().any(|class| code.starts_with(class))
-}
-
-/// Whether the connection is gone, or the server is about to close it.
-fn is_lost(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Database(answer) => {
-            let code = answer.code().unwrap_or_default();
-            ["08", "57P"].iter().any(|class| code.starts_with(class))
-        }
-        other => matches!(other, sqlx::Error::Io(_)),
-    }
-}
-
-/// A cause in a few words, without anything that a URL may hold.
-fn cause(error: &sqlx::Error) -> String {
-    match error {
-        sqlx::Error::Io(error) => match error.kind() {
-            ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => {
-                "the connection was lost".to_owned()
-            }
-            _ => short(&error.to_string()),
-        },
-        sqlx::Error::Tls(error) => format!("TLS failed: {}", short(&error.to_string())),
-        sqlx::Error::Protocol(_) => "unexpected answer from the server".to_owned(),
-        sqlx::Error::Configuration(_) => "its settings were not accepted".to_owned(),
-        _ => "the connection failed".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_what_blames_the_query_or_the_data_is_fatal() {
-        for code in ["42601", "42703", "42P01", "42501", "42883", "22023", "0A000", "3F000"] {
-            assert!(is_about_the_query(code) && !is_about_the_data(code), "{code}");
-        }
-        for code in ["22P02", "22012", "22007", "21000"] {
-            assert!(is_about_the_data(code) && !is_about_the_query(code), "{code}");
-        }
-        for code in ["57014", "57P01", "08006", "53300", "40001", "55P03", "28P01", "3D000", "XX000", ""] {
-            assert!(!is_about_the_query(code) && !is_about_the_data(code), "{code}");
-        }
-    }
 
     #[test]
     fn a_url_that_cannot_be_read_is_not_shown() {

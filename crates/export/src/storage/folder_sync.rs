@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Makes the entries of a folder durable.
-type Sync = Box<dyn Fn(&Path) -> io::Result<()> + Send + std::marker::Sync>;
+type SyncFolder = Box<dyn Fn(&Path) -> io::Result<()> + Send + Sync>;
 
 /// The folders that are being synced, and who waits for that.
 pub(super) struct FolderSyncs {
-    sync: Sync,
+    sync: SyncFolder,
     folders: Mutex<HashMap<PathBuf, Folder>>,
     /// A sync of any folder has ended.
     ended: Condvar,
@@ -49,7 +49,7 @@ impl Default for FolderSyncs {
 }
 
 impl FolderSyncs {
-    fn with(sync: Sync) -> Self {
+    fn with(sync: SyncFolder) -> Self {
         Self { sync, folders: Mutex::default(), ended: Condvar::new() }
     }
 

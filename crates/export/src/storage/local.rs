@@ -38,7 +38,7 @@ pub(super) struct Local {
     /// Set once an installation owns the folder.
     owned: Option<Owned>,
     durable: Mutex<HashSet<PathBuf>>,
-    syncs: FolderSyncs,
+    pub(super) syncs: FolderSyncs,
 }
 
 struct Owned {

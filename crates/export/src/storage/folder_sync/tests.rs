@@ -3,7 +3,11 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use outhaul_core::id::{ChunkId, Lease};
+
+use super::super::local::Local;
 use super::*;
+use crate::settings::FileAccess;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -123,4 +127,20 @@ fn a_folder_that_is_not_there_cannot_be_synced() {
     syncs.sync(folder.path()).unwrap();
     let missing = syncs.sync(&folder.path().join("missing")).unwrap_err();
     assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_file_is_published_when_its_folder_was_synced() {
+    let root = tempfile::tempdir().unwrap();
+    let local = Local::open(root.path(), FileAccess::Owner).unwrap();
+    let mut local = local.claim("0a1b2c3d", Vec::new()).unwrap();
+    let target = local.target("exports/a.csv").unwrap();
+    let publish = |local: &Local| {
+        let lease = Lease { chunk: ChunkId(1), fence: 1 };
+        let (staged, _) = local.staging().unwrap().create("exports/a.csv", lease).unwrap();
+        local.publish(staged, &[], &target)
+    };
+    publish(&local).unwrap();
+    local.syncs = FolderSyncs::with(Box::new(|_| Err(io::Error::from_raw_os_error(28))));
+    assert_eq!(publish(&local).unwrap_err().kind(), io::ErrorKind::StorageFull);
 }

@@ -61,7 +61,13 @@ pub(crate) async fn store(database: &str, migrate: bool) -> Arc<dyn Store> {
     let minute = Duration::from_secs(60);
     let settings =
         StoreSettings { lease: minute, fairness_step: minute, idempotency_window: minute, parking: false };
-    let options = OpenOptions { listen: false, migrate, api_connections: 1, engine_connections: 2 };
+    let options = OpenOptions {
+        listen: false,
+        migrate,
+        api_connections: 1,
+        engine_connections: 2,
+        ..OpenOptions::default()
+    };
     open(&Secret::new(database), settings, options).await.expect("open the database").engine
 }
 

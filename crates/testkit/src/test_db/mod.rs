@@ -102,8 +102,9 @@ mod tests {
         let made = futures::future::join_all((0..4).map(|_| TestDb::migrated())).await;
         let mut names = std::collections::BTreeSet::new();
         for db in &made {
-            let installation =
-                migrate(&Secret::new(db.url()), DEFAULT_SCHEMA, false).await.expect("nothing is left to migrate");
+            let installation = migrate(&Secret::new(db.url()), DEFAULT_SCHEMA, false)
+                .await
+                .expect("nothing is left to migrate");
             names.insert(installation);
         }
         assert_eq!(names.len(), made.len(), "{names:?}");

@@ -9,7 +9,8 @@ demo: ## export sample data with everything embedded, and show the files
 	cargo run -- demo
 
 test: ## all tests, with the servers they need (installed if missing, gone afterwards)
-	OUTHAUL_TEST_NO_SYNC=1 scripts/services run -- cargo test --workspace
+	OUTHAUL_TEST_NO_SYNC=1 RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(getconf _NPROCESSORS_ONLN)))} \
+		scripts/services run -- cargo test --workspace
 
 check: ## format, lints, docs, dependencies (installs cargo-deny if missing)
 	cargo fmt --all --check

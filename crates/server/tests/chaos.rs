@@ -1,4 +1,4 @@
-//! The kill run: two API processes and three workers export 2,000 chunks while workers are killed
+//! The kill run: two API processes and three workers export many chunks while workers are killed
 //! with `kill -9` and restarted at random and PostgreSQL is restarted in immediate mode. Every file
 //! is compared with what the source gives.
 
@@ -7,27 +7,27 @@ mod common;
 use std::sync::Arc;
 
 use common::killing::{Progress, StopKilling, done};
-use common::{Client, Kind, Process, Stack, two_thousand};
+use common::{Client, Kind, Process, Stack, large_export};
 use outhaul_testkit::servers::PrivatePostgres;
 use rand::RngExt;
 use tokio::task::block_in_place;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_of_2000_chunks_survives_kills_on_local_files() {
+async fn a_large_job_survives_kills_on_local_files() {
     kill_run(Kind::PostgresLocal).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_of_2000_chunks_survives_kills_on_s3() {
+async fn a_large_job_survives_kills_on_s3() {
     kill_run(Kind::PostgresS3).await;
 }
 
 async fn kill_run(kind: Kind) {
     let server = Arc::new(PrivatePostgres::start());
-    let stack = Arc::new(Stack::on_server(kind, &server, &two_thousand::sections()));
+    let stack = Arc::new(Stack::on_server(kind, &server, &large_export::sections()));
     let first = stack.serve("api-1", "api,scheduler").await;
     let second = stack.serve("api-2", "api,scheduler").await;
-    let id = first.client().submit(&two_thousand::request()).await;
+    let id = first.client().submit(&large_export::request()).await;
 
     let stop = StopKilling::default();
     let job = (first.client(), id.clone());
@@ -37,7 +37,7 @@ async fn kill_run(kind: Kind) {
     drop(stop);
     let (kills, restarts) = killer.await.expect("the killer ends");
     assert!(kills >= 6 && restarts >= 2, "little happened: {kills} kills, {restarts} restarts");
-    two_thousand::is_complete(&second.client(), &stack, &job).await;
+    large_export::is_complete(&second.client(), &stack, &job).await;
 }
 
 /// Kills and restarts while the job goes on; returns how often it killed a worker and restarted PostgreSQL.
@@ -59,7 +59,7 @@ async fn kill_at_random(
         }
         done(&client, &id)
     };
-    while progress.goes_on(10..60, || look(&mut workers)).await {
+    while progress.goes_on(5..40, || look(&mut workers)).await {
         if rand::rng().random_bool(0.2) || kills > 4 * (restarts + 1) {
             block_in_place(|| server.restart_immediate());
             restarts += 1;

@@ -1,6 +1,7 @@
-//! Who is next when twenty thousand chunks wait: the urgent, at once, and then two large jobs in equal
+//! Who is next when thousands of chunks wait: the urgent, at once, and then two large jobs in equal
 //! parts.
 
+use outhaul_testkit::size::size;
 use serde_json::{Value, json};
 
 use crate::common::{Kind, STEADY, Stack, dates, eventually};
@@ -9,15 +10,13 @@ use crate::site::Site;
 
 /// Exports that run at once, in all workers together.
 const AT_ONCE: usize = 8;
-/// Chunks of each large job.
-const MANY: usize = 10_000;
-/// Chunks of both after which the test has seen enough.
-const ENOUGH: usize = 3_000;
 /// Chunks of the urgent one.
 const URGENT: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_urgent_passes_ten_thousand_and_two_such_jobs_share() {
+async fn the_urgent_passes_thousands_and_two_large_jobs_share() {
+    // Chunks of each large job, and chunks of both after which the test has seen enough.
+    let (many, enough) = size((3_000, 1_500), (10_000, 3_000));
     let kind = Kind::PostgresLocal;
     let mut gates = Gates::new().await;
     // A step so long that the time between two submissions makes no difference.
@@ -33,17 +32,17 @@ async fn the_urgent_passes_ten_thousand_and_two_such_jobs_share() {
         client.job(&before).await["running"] == json!(AT_ONCE)
     });
     busy.await.unwrap_or_else(|error| panic!("{error}\n{}", site.worker().log()));
-    let one = client.submit(&export("ONE", MANY, 5)).await;
-    let two = client.submit(&export("TWO", MANY, 5)).await;
+    let one = client.submit(&export("ONE", many, 5)).await;
+    let two = client.submit(&export("TWO", many, 5)).await;
     let urgent = client.submit(&export("URGENT", URGENT, 9)).await;
     let (_, queues) = client.get("/queues").await.expect("the API answers");
-    assert_eq!(queues["items"][0]["depth"], json!(2 * MANY + URGENT), "{queues}");
+    assert_eq!(queues["items"][0]["depth"], json!(2 * many + URGENT), "{queues}");
 
     gates.open(SMALL).await;
     client.wait_for(&urgent, "COMPLETED").await;
     let going = eventually("both are well under way", || async {
         let [one, two] = [client.job(&one).await, client.job(&two).await];
-        one["done"].as_u64().max(two["done"].as_u64()) >= Some(ENOUGH as u64 / 2)
+        one["done"].as_u64().max(two["done"].as_u64()) >= Some(enough as u64 / 2)
     });
     going.await.unwrap_or_else(|error| panic!("{error}\n{}", site.worker().log()));
     for id in [&one, &two] {
@@ -68,7 +67,7 @@ async fn the_urgent_passes_ten_thousand_and_two_such_jobs_share() {
     assert!(last < AT_ONCE, "{last} chunks began before the urgent had: {:?}", &rest[..=last]);
 
     let shared: Vec<i64> = rest.iter().copied().filter(|job| *job != urgent).collect();
-    for point in (ENOUGH / 10..=shared.len()).step_by(ENOUGH / 20) {
+    for point in (enough / 10..=shared.len()).step_by(enough / 20) {
         let of = |wanted: i64| shared[..point].iter().filter(|job| **job == wanted).count();
         let [of_one, of_two] = [of(one), of(two)];
         assert!(of_one.abs_diff(of_two) <= point / 10, "{of_one} and {of_two} of the first {point}");

@@ -1,4 +1,4 @@
-//! The kill run with a broker: two API processes, three workers and a scheduler export 2,000 chunks while
+//! The kill run with a broker: two API processes, three workers and a scheduler export many chunks while
 //! workers, relays (every worker and scheduler has one) and the broker are killed with `kill -9`.
 
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use tokio::sync::Mutex;
 use tokio::task::block_in_place;
 
 use crate::common::killing::{Progress, StopKilling, done};
-use crate::common::{Client, Process, history, two_thousand};
+use crate::common::{Client, Process, history, large_export};
 use crate::site::Site;
 use crate::with_both;
 
-with_both!(a_job_of_2000_chunks_survives_kills);
+with_both!(a_large_job_survives_kills);
 
 /// One run has a dozen processes, which is enough for a machine.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-async fn a_job_of_2000_chunks_survives_kills(kind: BrokerKind) {
+async fn a_large_job_survives_kills(kind: BrokerKind) {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let site = Arc::new(Site::own(kind, "", &two_thousand::sections()).await);
+    let site = Arc::new(Site::own(kind, "", &large_export::sections()).await);
     let first = site.stack.serve("api-1", "api").await;
     let second = site.stack.serve("api-2", "api").await;
-    let id = first.client().submit(&two_thousand::request()).await;
+    let id = first.client().submit(&large_export::request()).await;
 
     let stop = StopKilling::default();
     let job = Watched { client: first.client(), id: id.clone() };
@@ -45,8 +45,8 @@ async fn a_job_of_2000_chunks_survives_kills(kind: BrokerKind) {
 
     // Those who live deal with what is left on the queues.
     site.is_empty().await;
-    history::all_succeeded(&client, &id, 2000).await;
-    two_thousand::is_complete(&client, &site.stack, &job).await;
+    history::all_succeeded(&client, &id, large_export::chunks() as usize).await;
+    large_export::is_complete(&client, &site.stack, &job).await;
 }
 
 /// The job that kills go by.
@@ -73,7 +73,7 @@ async fn kill_processes(site: Arc<Site>, job: Watched, mut progress: Progress) -
     };
     let mut alive: Vec<Process> = (0..NAMES.len()).map(spawn).collect();
     let (mut worker_kills, mut scheduler_kills) = (0, 0);
-    while progress.goes_on(10..60, || done(&job.client, &job.id)).await {
+    while progress.goes_on(5..40, || done(&job.client, &job.id)).await {
         // The scheduler after every three workers.
         let victim = if worker_kills < 3 * (scheduler_kills + 1) {
             worker_kills += 1;
@@ -91,7 +91,8 @@ async fn kill_processes(site: Arc<Site>, job: Watched, mut progress: Progress) -
 /// Kills the broker three times on the way, and starts it again.
 async fn kill_broker(site: Arc<Site>, job: Watched, mut progress: Progress) -> u32 {
     let mut kills = 0;
-    while kills < 3 && progress.goes_on(100..600, || done(&job.client, &job.id)).await {
+    let all = u64::from(large_export::chunks());
+    while kills < 3 && progress.goes_on(all / 20..all * 3 / 10, || done(&job.client, &job.id)).await {
         block_in_place(|| {
             site.own_broker().kill9();
             std::thread::sleep(Duration::from_millis(rand::rng().random_range(0..1500)));

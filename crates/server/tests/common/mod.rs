@@ -7,9 +7,9 @@
 pub mod gate;
 pub mod history;
 pub mod killing;
+pub mod large_export;
 pub mod s3;
 pub mod sql;
-pub mod two_thousand;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -252,7 +252,9 @@ pub struct Process {
 impl Process {
     pub fn client(&self) -> Client {
         assert!(!self.base.is_empty(), "nobody has waited until it listens");
-        Client { base: self.base.clone(), http: reqwest::Client::new() }
+        // reqwest ends connections whose data nobody read for 30 seconds; a busy machine may take longer.
+        let http = reqwest::Client::builder().tcp_user_timeout(PATIENCE).build().expect("a client");
+        Client { base: self.base.clone(), http }
     }
 
     /// Waits until it listens, and knows where from then on.

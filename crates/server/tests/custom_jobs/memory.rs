@@ -12,6 +12,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use futures::StreamExt as _;
+use outhaul_testkit::size::size;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -21,8 +22,6 @@ use crate::endpoint::ALLOW;
 const MIB: u64 = 1024 * 1024;
 /// What no process may pass.
 const BOUND: u64 = 300 * MIB;
-/// Submissions at once.
-const SUBMITTED: usize = 24;
 /// Jobs that run at once.
 const AT_ONCE: usize = 8;
 
@@ -75,6 +74,8 @@ async fn payloads_and_results_cost_a_small_multiple_of_their_bytes_on_postgres()
 }
 
 async fn payloads_and_results_cost_a_small_multiple_of_their_bytes(kind: Kind) {
+    // Submissions and looks at once.
+    let (submissions, look_count) = size((12, 16), (24, 32));
     let (base, calls) = receiver().await;
     // Nobody is turned away on a busy machine: all of them are there at once.
     let patient = "[limits]\nrequest_timeout = \"600s\"\n\n";
@@ -87,7 +88,7 @@ async fn payloads_and_results_cost_a_small_multiple_of_their_bytes(kind: Kind) {
     let mut api = stack.serve("api", "api,scheduler").await;
     let client = api.client();
     let payload = objects(2 * MIB as usize - 100);
-    let ids: Vec<String> = futures::stream::iter(0..SUBMITTED)
+    let ids: Vec<String> = futures::stream::iter(0..submissions)
         .map(|n| {
             let (client, payload) = (client.clone(), &payload);
             async move {
@@ -96,11 +97,11 @@ async fn payloads_and_results_cost_a_small_multiple_of_their_bytes(kind: Kind) {
                 job["jobId"].as_str().expect("an id").to_owned()
             }
         })
-        .buffered(SUBMITTED)
+        .buffered(submissions)
         .collect()
         .await;
     let submitting = api.peak_memory();
-    println!("{kind:?}: {SUBMITTED} submissions at once: {} MiB", submitting / MIB);
+    println!("{kind:?}: {submissions} submissions at once: {} MiB", submitting / MIB);
     assert!(submitting < BOUND, "{} MiB", submitting / MIB);
     assert!(api.terminate(), "{}", api.log());
 
@@ -109,7 +110,7 @@ async fn payloads_and_results_cost_a_small_multiple_of_their_bytes(kind: Kind) {
     for id in &ids {
         client.wait_for(id, "COMPLETED").await;
     }
-    assert!(calls.load(Ordering::SeqCst) >= SUBMITTED);
+    assert!(calls.load(Ordering::SeqCst) >= submissions);
     let running = worker.peak_memory();
     println!("{kind:?}: {AT_ONCE} jobs at once: {} MiB", running / MIB);
     assert!(running < BOUND, "{} MiB", running / MIB);
@@ -119,15 +120,15 @@ async fn payloads_and_results_cost_a_small_multiple_of_their_bytes(kind: Kind) {
 
     let api = stack.serve("looking", "api").await;
     let client = api.client();
-    let looks = futures::stream::iter(ids.iter().cycle().take(32)).map(|id| {
+    let looks = futures::stream::iter(ids.iter().cycle().take(look_count)).map(|id| {
         let call = client.http.get(format!("{}/jobs/{id}", client.base));
         async move {
             let body = call.send().await.expect("the API answers").bytes().await.expect("all of it");
             assert!(body.len() as u64 > MIB - 1000, "with its result");
         }
     });
-    looks.buffer_unordered(32).collect::<Vec<()>>().await;
+    looks.buffer_unordered(look_count).collect::<Vec<()>>().await;
     let looking = api.peak_memory();
-    println!("{kind:?}: 32 looks at once: {} MiB", looking / MIB);
+    println!("{kind:?}: {look_count} looks at once: {} MiB", looking / MIB);
     assert!(looking < BOUND, "{} MiB", looking / MIB);
 }

@@ -1,19 +1,18 @@
-//! 20 poison jobs among 2,000 good ones: jobs that panic, abort the process, never return, or get an
-//! answer without end. Each is dead at exactly its `max_attempts`, and takes no good one with it.
+//! 8 poison jobs among 400 good ones (20 among 2,000 at full size): jobs that panic, abort the process, never
+//! return, or get an answer without end. Each is dead at exactly its `max_attempts`, and takes no good one with it.
 
 use std::collections::BTreeMap;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
+use outhaul_testkit::size::size;
 use serde_json::{Value, json};
 
 use crate::common::{Kind, Process, Stack, eventually};
 use crate::endpoint::{ALLOW, Call, Endpoint};
 use crate::own_binary::spawn;
 
-const GOOD: usize = 2000;
-const OF_EACH: usize = 5;
 const MAX_ATTEMPTS: u64 = 3;
 const LEASE_RAN_OUT: &str = "the worker stopped responding (lease ran out)";
 
@@ -24,6 +23,7 @@ const SECTIONS: &str = "[worker]\nconcurrency = 4\nlease = \"10s\"\nheartbeat = 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn poison_jobs_die_alone() {
+    let (good_ones, of_each) = size((400, 2), (2000, 5));
     let endpoint = Endpoint::start(|_: Call| async { endless() }).await;
     let types = endpoint.job_type("OVERSIZED", &["fetch"], "");
     let stack = Stack::new(Kind::PostgresLocal, &format!("{SECTIONS}{ALLOW}{types}")).await;
@@ -31,8 +31,8 @@ async fn poison_jobs_die_alone() {
     api.ready().await;
     let client = api.client();
 
-    let mut jobs: Vec<Value> = (0..GOOD).map(|_| json!({ "jobType": "GOOD", "payload": {} })).collect();
-    for n in 0..OF_EACH {
+    let mut jobs: Vec<Value> = (0..good_ones).map(|_| json!({ "jobType": "GOOD", "payload": {} })).collect();
+    for n in 0..of_each {
         for (place, poison) in [
             json!({ "jobType": "PANICS", "payload": {} }),
             json!({ "jobType": "ABORTS", "payload": {} }),
@@ -43,7 +43,7 @@ async fn poison_jobs_die_alone() {
         .enumerate()
         {
             // Spread among the good ones.
-            jobs.insert((n * 4 + place + 1) * GOOD / (OF_EACH * 4), poison);
+            jobs.insert((n * 4 + place + 1) * good_ones / (of_each * 4), poison);
         }
     }
     let submitted = jobs.len();
@@ -73,12 +73,12 @@ async fn poison_jobs_die_alone() {
         stack.recorded(open).await == [[0]]
     });
     settled.await.unwrap_or_else(|error| panic!("{error}\n{}", api.log()));
-    assert!(deaths >= OF_EACH, "each that aborts ends a process of its own at last: {deaths}");
+    assert!(deaths >= of_each, "each that aborts ends a process of its own at last: {deaths}");
 
     let good = "select count(*) from job_chunk c join job j on j.id = c.job_id \
                 where j.job_type = 'GOOD' and j.status = 'COMPLETED' and c.state = 'SUCCESS'";
     let letters = client.all("/dead-letters").await;
-    assert_eq!(stack.recorded(good).await, [[GOOD as i64]], "all good ones are done: {letters:?}");
+    assert_eq!(stack.recorded(good).await, [[good_ones as i64]], "all good ones are done: {letters:?}");
     let mut dead: BTreeMap<&str, Vec<(u64, &str)>> = BTreeMap::new();
     for letter in &letters {
         let job_type = letter["jobType"].as_str().expect("a type");
@@ -94,7 +94,7 @@ async fn poison_jobs_die_alone() {
     assert_eq!(dead.keys().copied().collect::<Vec<_>>(), causes.map(|(job_type, _)| job_type));
     for (job_type, cause) in causes {
         let dead = &dead[job_type];
-        assert_eq!(dead.len(), OF_EACH, "{job_type}: {dead:?}");
+        assert_eq!(dead.len(), of_each, "{job_type}: {dead:?}");
         assert!(dead.iter().all(|(attempts, _)| *attempts == MAX_ATTEMPTS), "{job_type}: {dead:?}");
         // One that aborts may have ended the last attempt of another poison job beside it.
         assert!(

@@ -1,5 +1,5 @@
-//! 1,000 transfers between accounts in the engine's own PostgreSQL, through `ctx.transaction`, while
-//! workers are killed and stopped past their leases and PostgreSQL is restarted: each is applied once.
+//! 400 transfers (1,000 at full size) between accounts in the engine's own PostgreSQL, through `ctx.transaction`,
+//! while workers are killed and stopped past their leases and PostgreSQL is restarted: each is applied once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use outhaul_testkit::servers::PrivatePostgres;
+use outhaul_testkit::size::size;
 use rand::RngExt;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
@@ -17,7 +18,6 @@ use crate::common::{Kind, Process, Stack, eventually};
 use crate::lock::Lock;
 use crate::own_binary::{Transfer, spawn};
 
-const TRANSFERS: usize = 1000;
 const ACCOUNTS: i64 = 20;
 const START: i64 = 10_000;
 
@@ -31,7 +31,8 @@ const SECTIONS: &str = "[worker]\nconcurrency = 4\nlease = \"3s\"\nheartbeat = \
      [retry]\nmax_attempts = 50\nbackoff = { kind = \"fixed\", base = \"100ms\" }\n\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_transfers_are_each_applied_once() {
+async fn transfers_are_each_applied_once() {
+    let count_of_transfers = size(400, 1000);
     let server = Arc::new(PrivatePostgres::start());
     let stack = Arc::new(Stack::on_server(Kind::PostgresLocal, &server, SECTIONS));
     stack.source(TABLES).await;
@@ -40,7 +41,7 @@ async fn a_thousand_transfers_are_each_applied_once() {
 
     let mut expected: BTreeMap<i64, i64> = (1..=ACCOUNTS).map(|account| (account, START)).collect();
     let mut transfers = Vec::new();
-    for _ in 0..TRANSFERS {
+    for _ in 0..count_of_transfers {
         let transfer = {
             let mut random = rand::rng();
             let from = random.random_range(1..=ACCOUNTS);
@@ -61,12 +62,12 @@ async fn a_thousand_transfers_are_each_applied_once() {
         .buffer_unordered(16)
         .collect()
         .await;
-    assert_eq!(ids.len(), TRANSFERS);
+    assert_eq!(ids.len(), count_of_transfers);
 
     let stop = StopKilling::default();
     let killer = tokio::spawn(kill_at_random(stack.clone(), server.clone(), stop.progress()));
     let done = eventually("all transfers are done", || async {
-        count(&stack, COMPLETED).await == Some(TRANSFERS as i64)
+        count(&stack, COMPLETED).await == Some(count_of_transfers as i64)
     });
     done.await.unwrap_or_else(|error| panic!("{error}\n{}", api.log()));
     drop(stop);
@@ -76,7 +77,11 @@ async fn a_thousand_transfers_are_each_applied_once() {
 
     let repeated = "select count(*) from (select job from ledger group by job having count(*) > 1) twice";
     assert_eq!(count(&stack, repeated).await, Some(0), "transfers applied more than once; {happened}");
-    assert_eq!(count(&stack, "select count(*) from ledger").await, Some(TRANSFERS as i64), "{happened}");
+    assert_eq!(
+        count(&stack, "select count(*) from ledger").await,
+        Some(count_of_transfers as i64),
+        "{happened}"
+    );
     let missing = "select count(*) from job where job_id not in (select job from ledger)";
     assert_eq!(count(&stack, missing).await, Some(0), "transfers not applied; {happened}");
     let balances = stack.recorded("select id, balance from account order by id").await;

@@ -29,7 +29,7 @@ pub(crate) const JOB_TYPE: &str = "TICK";
 const DATABASE: &str = "OUTHAUL_TEST_SCHEDULER_DATABASE";
 const FOLDER: &str = "OUTHAUL_TEST_SCHEDULER_FOLDER";
 /// The one test that is run in such a process.
-const TEST: &str = "simulated_year::each_slot_of_a_year_has_the_fate_that_its_policy_says";
+const TEST: &str = "simulated_year::each_slot_has_the_fate_that_its_policy_says";
 /// Where nothing was due, or others were faster, it looks again after this.
 const AGAIN: Duration = Duration::from_millis(10);
 

@@ -1,5 +1,6 @@
-//! A year of three schedulers that are killed, stopped and away, in six time zones: every slot has the one
-//! fate that the policy gives it, and every fired one has one job.
+//! Three schedulers that are killed, stopped and away, in six time zones, for the two months in which clocks go
+//! forward or those in which they go back (the whole year at full size): every slot has the one fate that the policy
+//! gives it, and every fired one has one job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,6 +10,7 @@ use chrono::{DateTime, Months, SecondsFormat, TimeDelta, Utc};
 use outhaul_core::queue::QueueSpec;
 use outhaul_core::schedule::{CatchUp, NewSchedule, NextSlot, Origin, Overlap, Put, ScheduleSpec};
 use outhaul_core::store::Store;
+use outhaul_testkit::size::size;
 use outhaul_testkit::test_db::TestDb;
 use rand::RngExt as _;
 use serde_json::json;
@@ -24,11 +26,16 @@ use crate::process::{JOB_TYPE, came_up, schedule_if_started, set_clock, store, w
 const STUCK: Duration = Duration::from_millis(200);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_slot_of_a_year_has_the_fate_that_its_policy_says() {
+async fn each_slot_has_the_fate_that_its_policy_says() {
     // The schedulers are this very test in other processes; they end here.
     schedule_if_started().await;
-    let start: DateTime<Utc> = "2027-01-01T00:00:00Z".parse().expect("a moment");
-    let end = start + Months::new(12);
+    let seed: u64 = std::env::var("OUTHAUL_TEST_SEED")
+        .map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
+    eprintln!("OUTHAUL_TEST_SEED={seed} looks and kills at the same moments again");
+    let season = if seed.is_multiple_of(2) { "2027-03-01T00:00:00Z" } else { "2027-10-01T00:00:00Z" };
+    let (start, months) = size((season, 2), ("2027-01-01T00:00:00Z", 12));
+    let start: DateTime<Utc> = start.parse().expect("a moment");
+    let end = start + Months::new(months);
     // A year more, so that there is a slot after the end for those that come once a year, too.
     let plans = plans(start, end + Months::new(12));
     let db = TestDb::migrated().await;
@@ -40,9 +47,6 @@ async fn each_slot_of_a_year_has_the_fate_that_its_policy_says() {
     make(&*store, &plans).await;
     set_clock(folder.path(), start);
 
-    let seed = std::env::var("OUTHAUL_TEST_SEED")
-        .map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
-    eprintln!("OUTHAUL_TEST_SEED={seed} looks and kills at the same moments again");
     let mut disorder = Disorder::new(db.url(), folder.path().to_owned(), seed);
     let mut connection = PgConnection::connect(db.url()).await.expect("the database answers");
     let moments: Vec<DateTime<Utc>> =
@@ -62,7 +66,8 @@ async fn each_slot_of_a_year_has_the_fate_that_its_policy_says() {
 
     each_has_its_fate(&mut connection, &plans, &looks).await;
     each_fired_slot_has_its_job(&mut connection, &plans).await;
-    assert!(kills >= 30 && pauses >= 40 && outages >= 6, "little happened");
+    let (some_kills, some_pauses, some_outages) = size((6, 8, 1), (30, 40, 6));
+    assert!(kills >= some_kills && pauses >= some_pauses && outages >= some_outages, "little happened");
     // On a slow machine many are killed before they can look.
     assert!(winners > 0 && winners >= 20.min(came_up / 2), "few took part");
 }
@@ -89,7 +94,7 @@ async fn make(store: &dyn Store, plans: &[Plan]) {
 }
 
 /// The next moment at which somebody looks: mostly at the next slot or a little later, sometimes a few
-/// slots later, and after an outage hours or days later. `None`: the year is over.
+/// slots later, and after an outage hours or days later. `None`: the end is reached.
 fn next_look(
     disorder: &mut Disorder,
     plans: &[Plan],
@@ -189,7 +194,7 @@ async fn each_has_its_fate(connection: &mut PgConnection, plans: &[Plan], looks:
     }
     assert_eq!(recorded, BTreeMap::new());
     eprintln!("{} fired, {} missed", counts.0, counts.1);
-    assert!(counts.0 > 2000 && counts.1 > 100, "little was due: {counts:?}");
+    assert!(counts.0 > size(400, 2000) && counts.1 > size(5, 100), "little was due: {counts:?}");
 }
 
 fn fate(outcome: &str, detail: Option<&str>) -> Fate {

@@ -11,8 +11,8 @@ use std::thread;
 
 use bytes::BytesMut;
 use futures::TryStreamExt;
+use sqlx::Connection;
 use sqlx::postgres::PgConnection;
-use sqlx::{Connection, Executor};
 use target::Target;
 
 #[derive(Clone)]

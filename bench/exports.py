@@ -30,7 +30,7 @@ def exports(folder):
 
 
 def large(folder, source, process, base):
-    took = {}
+    took, peaks = {}, {}
     for round_ in range(ROUNDS):
         for streams in (1, 2):
             peer = timed(lambda: large_by_psql(folder, source, streams))
@@ -38,6 +38,7 @@ def large(folder, source, process, base):
             body = {"dataset": "large", "items": items, "output": {"force": True}}
             mine = timed(lambda: run_job(base, body))
             took.setdefault(streams, []).append((mine, peer))
+            peaks.setdefault(streams, peak_mib(process))  # a process's peak never falls: only the first round tells
             print(f"exports, round {round_ + 1} of {ROUNDS}: {streams} at once: {mine:.2f} s, psql {peer:.2f} s",
                   flush=True)
     size = os.path.getsize(f"{folder}/psql-0.csv") / 1e9
@@ -48,7 +49,8 @@ def large(folder, source, process, base):
         what = f"one CSV export of {size:.2f} GB" if streams == 1 else "two of them at once"
         table.add("exports", what, f"{statistics.median(ours):.3f} GB/s",
                   f"psql \\copy + fsync: {statistics.median(peers):.3f} GB/s", ratio(ours, peers), must, aim)
-    table.add("exports", "peak memory of the process that did", f"{peak_mib(process):.0f} MiB", must="≤ 64 MiB")
+    table.add("exports", "peak memory of the whole process, one and two exports", f"{peaks[1]:.0f}, {peaks[2]:.0f} MiB",
+              must="≤ 64 MiB for one")
 
 
 def large_by_psql(folder, source, streams):
@@ -73,8 +75,9 @@ def small_to_files(folder, source, base):
     ours, peers = [], {name: [] for name in loops}
     for round_ in range(ROUNDS):
         for name, kind in loops.items():
-            os.makedirs(f"{folder}/{kind}", exist_ok=True)
-            peers[name].append(CHUNKS / timed(lambda: bare(source, f"{kind}:{folder}/{kind}")))
+            new = f"{folder}/{kind}-{round_}"
+            os.makedirs(new)
+            peers[name].append(CHUNKS / timed(lambda: bare(source, f"{kind}:{new}")))
         ours.append(CHUNKS / timed(lambda: run_job(base, small_job(CHUNKS))))
         print(f"exports, round {round_ + 1} of {ROUNDS}: {ours[-1]:,.0f} chunks/s; "
               + "; ".join(f"{name} {rates[-1]:,.0f}" for name, rates in peers.items()), flush=True)

@@ -32,16 +32,19 @@ def versions():
 
 
 def run(log, command, **named):
-    """Runs a command of the set-up; its output goes to a log, whose last line is the reason if it fails."""
-    os.makedirs(CACHE, exist_ok=True)
-    path = f"{CACHE}/{log}.log"
+    """Runs a command of the set-up. Its output goes to a log; the last line there is the reason if it fails."""
+    path, last = f"{CACHE}/{log}.log", ""
     try:
-        with open(path, "w") as output:
-            subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=True, **named)
-    except (OSError, subprocess.CalledProcessError) as problem:
-        with open(path) as output:
-            last = [line.strip() for line in output if line.strip()][-1:] or [str(problem)]
-        raise Missing(f"{' '.join(command[:2])} failed: {last[0]} (see {path})") from problem
+        os.makedirs(CACHE, exist_ok=True)
+        with open(path, "w+") as output:
+            code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, **named).returncode
+            output.seek(0)
+            last = ([line.strip() for line in output if line.strip()] or [f"exit code {code}"])[-1]
+    except OSError as problem:
+        raise Missing(str(problem)) from problem
+    if code:
+        words = f"{os.path.basename(command[0])} {command[1]}: {last} (see {path})"
+        raise Missing(words.replace(os.path.expanduser("~"), "~"))
 
 
 def node():

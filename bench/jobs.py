@@ -17,6 +17,7 @@ from bench.settings import JOBS, ONLY, PICK_UPS, ROUNDS, program
 from bench.table import number, rounds
 
 OURS = "outhaul"
+TITLES = {"outhaul": "Outhaul", "river": "River for Rust", "apalis": "apalis-postgres"}
 
 
 @dataclasses.dataclass
@@ -102,7 +103,7 @@ def jobs(_folder):
     commands[OURS] = [program("bench-noop")]
     entries = [setting for setting in settings() if setting.queue in wanted and setting.queue in commands]
     measure(commands, entries)
-    named = lambda queue: f"{queue} {pinned[queue]}" if queue in pinned else queue
+    named = lambda queue: f"{TITLES.get(queue, queue)} {pinned.get(queue, '')}".strip()
     details(entries, named)
     compare(entries, named)
     disk()

@@ -32,7 +32,7 @@ JOIN information_schema.columns c ON c.table_name = t.tab AND c.is_generated = '
 WHERE c.table_schema NOT IN ('pg_catalog', 'information_schema');
 
 SELECT format('INSERT INTO %1$I.%2$I (%3$s) OVERRIDING SYSTEM VALUE SELECT %4$s FROM %1$I.%2$I o, '
-              'generate_series(1, %5$s) k ORDER BY k', table_schema, tab,
+              'generate_series(1, %5$s::bigint) k ORDER BY k', table_schema, tab,
               string_agg(format('%I', column_name), ', ' ORDER BY ordinal_position),
               string_agg(value, ', ' ORDER BY ordinal_position), :copies)
 FROM copied

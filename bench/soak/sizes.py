@@ -16,7 +16,7 @@ from bench.counting import counting_server, counts_statements
 from bench.database import fresh, psql
 from bench.outhaul import SMALL, call, configure, make_small, serve
 from bench.settings import ROUNDS
-from bench.soak.fill import FLAKY, MORE, fill, job, submit, wait
+from bench.soak.fill import FLAKY, MORE, fill, job, submit
 
 JOBS = {"few": int(os.environ.get("SOAK_FEW_JOBS", 1_000)), "many": int(os.environ.get("SOAK_JOBS", 1_000_000))}
 CALLS = int(os.environ.get("SOAK_CALLS", 30))
@@ -94,7 +94,8 @@ def use(base):
 
     for place in range(CALLS):
         done = timed("POST /jobs", "/jobs", job(f"K{place % 10}", output={"force": True}))["jobId"]
-        wait(base, done, "COMPLETED")
+        while call(base, f"/jobs/{done}")["status"] != "COMPLETED":
+            time.sleep(0.02)
         waiting = submit(base, job("K9", "parked"))
         for path in ("", "/chunks", "/history", "/files"):
             timed(f"GET /jobs/J{path}", f"/jobs/{done}{path}")

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{ObjectStoreExt as _, PutPayload};
 use tokio::task::JoinSet;
 
 type Problem = Box<dyn Error + Send + Sync>;

@@ -209,7 +209,7 @@ async fn a_published_file_that_nobody_recorded(kind: Kind, cancelled: bool) {
     gate.open().await;
     let mut looker = PgConnection::connect(stack.postgres_url()).await.expect("the database answers");
     let waiting = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' \
-         and query like '%Success of many chunks%'";
+         and query like '%Success of chunks%'";
     loop {
         let sql = sqlx::AssertSqlSafe(format!("select count(*) {waiting}"));
         let recording: i64 = sqlx::query_scalar(sql).fetch_one(&mut looker).await.expect("it answers");

@@ -173,6 +173,19 @@ pub struct Staged {
     pub released: u64,
 }
 
+/// Which sweeps have something to do, and when the next one has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepsDue {
+    /// [`Store::chunks_stage`] may have something to do.
+    pub stage: bool,
+    /// A schedule is due.
+    pub schedules: bool,
+    /// A completed job is to be judged by triggers, or a trigger is to fire.
+    pub triggers: bool,
+    /// The time until the next chunk or schedule is due; `None`: none has a time.
+    pub next: Option<Duration>,
+}
+
 /// How the store behaves for its callers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StoreSettings {
@@ -553,6 +566,10 @@ pub trait Store: Send + Sync {
     }
 
     // --- sweeps: guarded, batched, harmless in any number ---
+
+    /// Which sweeps have something to do. One cheap look that stands for many: a sweep that would find nothing is not
+    /// started.
+    async fn sweeps_due(&self) -> StoreResult<SweepsDue>;
 
     /// Queues what became eligible, holds and cancels what must not start, settles ended jobs.
     async fn chunks_stage(&self, limit: u32) -> StoreResult<Staged>;

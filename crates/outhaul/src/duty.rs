@@ -1,15 +1,20 @@
 //! The shape that every periodic duty shares: run, wait a jittered while, run again, until told to
 //! stop. A round is never dropped half-way: stopping waits for the one in flight.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use outhaul_core::retry::Backoff;
 use outhaul_core::store::{StoreError, StoreResult};
 use outhaul_core::vitals::Vitals;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+
+/// How often a duty that the lookout wakes runs without being woken.
+pub(crate) const BACKSTOP: Duration = Duration::from_secs(15);
 
 /// When to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,16 @@ pub(crate) trait Duty: Send + Sync + 'static {
 
 /// Runs a duty until the token is cancelled, as a part that must live as long as the process.
 pub(crate) fn start<D: Duty>(duty: D, vitals: &Vitals, stop: CancellationToken) -> JoinHandle<()> {
+    start_woken(duty, Arc::default(), vitals, stop)
+}
+
+/// The same for a duty that also runs when it is woken.
+pub(crate) fn start_woken<D: Duty>(
+    duty: D,
+    wake: Arc<Notify>,
+    vitals: &Vitals,
+    stop: CancellationToken,
+) -> JoinHandle<()> {
     tokio::spawn(vitals.part(D::NAME).run(async move {
         let mut outage = Outage::new(D::NAME);
         while !stop.is_cancelled() {
@@ -50,6 +65,7 @@ pub(crate) fn start<D: Duty>(duty: D, vitals: &Vitals, stop: CancellationToken) 
             };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
+                () = wake.notified() => {}
                 () = stop.cancelled() => {}
             }
         }

@@ -20,6 +20,7 @@ use crate::context::Stop;
 use crate::duty;
 use crate::job::runtime::JobRuntime;
 use crate::keeper::Keeper;
+use crate::lookout::{self, Wakes};
 use crate::owned::Owned;
 use crate::planner::Planner;
 use crate::pruner::Pruner;
@@ -111,10 +112,12 @@ impl Engine {
             let triggers = Triggers::new(store.clone(), planner.clone(), delivery.clone());
             (Scheduler::new(store, planner, delivery.clone()), triggers)
         });
-        let mut parts = engine.start_duties(id, stores, delivery, registry, settings, queues)?;
+        let wakes = Wakes::default();
+        let mut parts = engine.start_duties(id, stores, delivery, registry, settings, queues, &wakes)?;
         if let Some((scheduler, triggers)) = firing {
-            parts.duties.push(duty::start(scheduler, &engine.vitals, engine.stop.clone()));
-            parts.duties.push(duty::start(triggers, &engine.vitals, engine.stop.clone()));
+            let (vitals, stop) = (&engine.vitals, &engine.stop);
+            parts.duties.push(duty::start_woken(scheduler, wakes.scheduler, vitals, stop.clone()));
+            parts.duties.push(duty::start_woken(triggers, wakes.triggers, vitals, stop.clone()));
         }
         engine.parts = Mutex::new(Some(parts));
         tokio::spawn(watch_over(engine.vitals.clone(), engine.jobs.clone(), engine.stop.clone()));
@@ -129,6 +132,7 @@ impl Engine {
         registry: Registry,
         settings: EngineSettings,
         queues: Vec<WorkQueue>,
+        wakes: &Wakes,
     ) -> Result<Parts, StoreError> {
         let (store, owned, stop, vitals) = (stores.engine, self.owned.clone(), &self.stop, &self.vitals);
         let keeper_stop = CancellationToken::new();
@@ -138,8 +142,11 @@ impl Engine {
 
         let reaper =
             Reaper { store: store.clone(), registry: registry.clone(), lease: settings.worker.lease };
+        let stager = Stager { store: store.clone(), delivery: delivery.clone() };
+        let looking = lookout::run(store.clone(), wakes.clone(), settings.worker.poll_interval, stop.clone());
         let mut duties = vec![
-            duty::start(Stager { store: store.clone(), delivery: delivery.clone() }, vitals, stop.clone()),
+            tokio::spawn(vitals.part("the lookout").run(looking)),
+            duty::start_woken(stager, wakes.stager.clone(), vitals, stop.clone()),
             duty::start(reaper, vitals, stop.clone()),
             duty::start(Sweeper { store: store.clone(), registry: registry.clone() }, vitals, stop.clone()),
         ];
@@ -154,7 +161,8 @@ impl Engine {
         }
         let running = settings.worker_role.then(|| {
             let part = vitals.part("the recorder");
-            let (recorder, recording) = Recorder::start(store.clone(), delivery.clone(), owned.clone(), part);
+            let (recorder, recording) =
+                Recorder::start(store.clone(), delivery.clone(), owned.clone(), wakes.lookout.clone(), part);
             let (store, jobs) = (store.clone(), self.jobs.clone());
             let runner = Runner { store: store.clone(), delivery: delivery.clone(), recorder, jobs };
             let worker = Worker {

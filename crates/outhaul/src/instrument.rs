@@ -28,6 +28,7 @@ use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
     Cancelled, JobFilter, Page, Prioritised, Redriven, Redriver, Staged, Store, StoreResult, Submitted,
+    SweepsDue,
 };
 use outhaul_core::trigger::{
     DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
@@ -147,6 +148,7 @@ verbs! {
     outbox_delete(ids: &[i64]) -> ();
     vacuum_lag() -> Option<VacuumLag>;
     delivery_lag() -> DeliveryLag;
+    sweeps_due() -> SweepsDue;
     chunks_stage(limit: u32) -> Staged;
     chunks_expired(known: &[String], abandoned: Duration, limit: u32) -> Vec<ExpiredChunk>;
     counts_repair(quiet: Duration, limit: u32) -> u64;

@@ -13,6 +13,7 @@ mod instrument;
 mod job;
 mod keeper;
 mod lease;
+mod lookout;
 mod owned;
 mod planner;
 mod pruner;

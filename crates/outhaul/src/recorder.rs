@@ -14,7 +14,7 @@ use outhaul_core::state::ChunkState;
 use outhaul_core::store::{Store, StoreError, StoreResult};
 use outhaul_core::vitals::Part;
 use outhaul_core::worker::{ClaimedChunk, Failure, Finish};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
@@ -91,6 +91,7 @@ impl Recorder {
         store: Arc<dyn Store>,
         delivery: Arc<dyn Delivery>,
         owned: Arc<Owned>,
+        lookout: Arc<Notify>,
         part: Part,
     ) -> (Self, JoinHandle<()>) {
         // As many entries as chunks are owned, at most.
@@ -105,6 +106,8 @@ impl Recorder {
             let mut batch = Vec::with_capacity(BATCH);
             while waiting.recv_many(&mut batch, BATCH).await > 0 {
                 flusher.flush(std::mem::take(&mut batch)).await;
+                // A job may have ended that others wait for, or a chunk may have got a time to run again.
+                lookout.notify_one();
             }
         });
         (Self { entries, owned }, task)

@@ -9,7 +9,7 @@ use outhaul_core::delivery::Delivery;
 use outhaul_core::fault;
 use outhaul_core::store::{Store, StoreResult};
 
-use crate::duty::{Duty, Next};
+use crate::duty::{BACKSTOP, Duty, Next};
 
 const BATCH: u32 = 500;
 
@@ -24,7 +24,7 @@ impl Duty for Stager {
     const NAME: &'static str = "the stager";
 
     fn interval(&self) -> Duration {
-        Duration::from_millis(500)
+        BACKSTOP
     }
 
     async fn run_once(&self) -> StoreResult<Next> {

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::cron::{Times, TimesError};
 use super::{due, words};
-use crate::duty::{Duty, Next};
+use crate::duty::{BACKSTOP, Duty, Next};
 use crate::planner::{Planner, refusal};
 
 const BATCH: u32 = 100;
@@ -197,7 +197,7 @@ impl Duty for Scheduler {
     const NAME: &'static str = "the scheduler";
 
     fn interval(&self) -> Duration {
-        Duration::from_millis(300)
+        BACKSTOP
     }
 
     async fn run_once(&self) -> StoreResult<Next> {

@@ -13,7 +13,7 @@ use outhaul_core::trigger::{DueFire, FirePlan, FireState, TriggerFire, term};
 use tracing::{info, warn};
 
 use super::words::{self, Parent};
-use crate::duty::{Duty, Next};
+use crate::duty::{BACKSTOP, Duty, Next};
 use crate::planner::{Planner, refusal};
 
 const BATCH: u32 = 100;
@@ -143,7 +143,7 @@ impl Duty for Triggers {
     const NAME: &'static str = "the triggers";
 
     fn interval(&self) -> Duration {
-        Duration::from_millis(300)
+        BACKSTOP
     }
 
     async fn run_once(&self) -> StoreResult<Next> {

@@ -56,7 +56,7 @@ use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
     Cancelled, JobFilter, Page, Prioritised, Redriven, Redriver, Staged, Store, StoreResult, StoreSettings,
-    Submitted,
+    Submitted, SweepsDue,
 };
 use outhaul_core::trigger::{
     DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
@@ -411,6 +411,10 @@ impl Store for PostgresStore {
 
     async fn file_leftover_replaced(&self, leftover: &Leftover, generation: i64) -> StoreResult<()> {
         self.bounded(|| self.leftover_replaced(leftover, generation)).await
+    }
+
+    async fn sweeps_due(&self) -> StoreResult<SweepsDue> {
+        self.bounded(|| self.due_sweeps()).await
     }
 
     async fn chunks_stage(&self, limit: u32) -> StoreResult<Staged> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outhaul_core::id::{ChunkId, Lease};
-use outhaul_core::store::{Staged, StoreError, StoreResult};
+use outhaul_core::store::{Staged, StoreError, StoreResult, SweepsDue};
 use outhaul_core::vacuum::VacuumLag;
 use outhaul_core::worker::ExpiredChunk;
 use sqlx::postgres::types::PgInterval;
@@ -39,6 +39,15 @@ impl From<ExpiredRow> for ExpiredChunk {
 }
 
 impl PostgresStore {
+    pub(super) async fn due_sweeps(&self) -> StoreResult<SweepsDue> {
+        let (stage, schedules, triggers, next): (bool, bool, bool, Option<PgInterval>) =
+            sqlx::query_as(self.sql(include_str!("sql/sweeps_due.sql")))
+                .fetch_one(&self.pool())
+                .await
+                .map_err(from_sqlx)?;
+        Ok(SweepsDue { stage, schedules, triggers, next: next.as_ref().map(span) })
+    }
+
     pub(super) async fn stage(&self, limit: u32) -> StoreResult<Staged> {
         let (limit, step) = (i64::from(limit), interval(self.settings.fairness_step));
         let queued = sqlx::query(self.sql(include_str!("sql/chunks_stage_queue.sql"))).bind(limit).bind(step);

@@ -62,7 +62,7 @@ use outhaul_core::state::ChunkStatus;
 use outhaul_core::step::{StepRecord, StepRow};
 use outhaul_core::store::{
     Cancelled, JobFilter, Page, Prioritised, Redriven, Redriver, Staged, Store, StoreResult, StoreSettings,
-    Submitted,
+    Submitted, SweepsDue,
 };
 use outhaul_core::trigger::{
     DueFire, FirePlan, NewTrigger, Trigger, TriggerFire, TriggerId, TriggerPut, TriggerWait,
@@ -414,6 +414,10 @@ impl Store for SqliteStore {
 
     async fn file_leftover_replaced(&self, leftover: &Leftover, generation: i64) -> StoreResult<()> {
         file::leftover_replaced(self, leftover, generation).await
+    }
+
+    async fn sweeps_due(&self) -> StoreResult<SweepsDue> {
+        sweep::due(self).await
     }
 
     async fn chunks_stage(&self, limit: u32) -> StoreResult<Staged> {

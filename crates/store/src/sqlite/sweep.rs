@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use outhaul_core::state::ChunkState;
-use outhaul_core::store::{Staged, StoreResult};
+use outhaul_core::store::{Staged, StoreResult, SweepsDue};
 use outhaul_core::worker::ExpiredChunk;
 
 use super::SqliteStore;
@@ -17,6 +17,17 @@ use super::transaction::Write;
 use crate::error::from_sqlx;
 
 const DAY: Duration = Duration::from_secs(86_400);
+
+pub(super) async fn due(store: &SqliteStore) -> StoreResult<SweepsDue> {
+    let (stage, schedules, triggers, next): (bool, bool, bool, Option<i64>) =
+        sqlx::query_as(include_str!("sql/sweeps_due.sql"))
+            .bind(now())
+            .fetch_one(store.reader())
+            .await
+            .map_err(from_sqlx)?;
+    let next = next.map(|micros| Duration::from_micros(micros.max(0).unsigned_abs()));
+    Ok(SweepsDue { stage, schedules, triggers, next })
+}
 
 pub(super) async fn stage(store: &SqliteStore, limit: u32) -> StoreResult<Staged> {
     store

@@ -401,6 +401,9 @@ impl Store for Fake {
     async fn files_leftover(&self, _: u32) -> StoreResult<Vec<Unfinished>> {
         Ok(Vec::new())
     }
+    async fn sweeps_due(&self) -> StoreResult<SweepsDue> {
+        Ok(SweepsDue { stage: true, ..SweepsDue::default() })
+    }
     async fn chunks_stage(&self, _: u32) -> StoreResult<Staged> {
         self.check("chunks_stage", &[])?;
         let now = Instant::now();

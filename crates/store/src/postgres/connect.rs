@@ -37,6 +37,9 @@ const SESSION: [(&str, &str); 5] = [
 /// the tables were empty must not be a scan.
 const FIXED_PLANS: [(&str, &str); 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
 
+/// For the API's statements with optional filters: the plan depends on which filters are given.
+const NEW_PLANS: [(&str, &str); 1] = [("plan_cache_mode", "force_custom_plan")];
+
 /// The settings of `SESSION` that a connection to `url` does not have by itself. Behind a transaction-mode pooler
 /// they cannot be sent, and must be set for the role. Any time limit is as good as ours.
 pub async fn missing_session_settings(url: &Secret) -> StoreResult<Vec<(&'static str, &'static str)>> {
@@ -88,9 +91,7 @@ pub fn connect(
     let mut connect = connect_options(url, options.purpose)?;
     if options.listen {
         connect = connect.options(SESSION);
-        if options.fixed_plans {
-            connect = connect.options(FIXED_PLANS);
-        }
+        connect = if options.fixed_plans { connect.options(FIXED_PLANS) } else { connect.options(NEW_PLANS) };
     }
     let transactions = PgPoolOptions::new()
         .max_connections(options.max_connections)
@@ -107,6 +108,7 @@ pub fn connect(
         settings,
         installation,
         schema: Schema::new(schema)?,
+        repaired: Arc::default(),
         listen,
         queue_keys: Arc::default(),
     })

@@ -30,6 +30,7 @@ mod worker;
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -86,6 +87,8 @@ pub struct PostgresStore {
     settings: StoreSettings,
     installation: Arc<str>,
     schema: Schema,
+    /// The job up to which the count repair has walked.
+    repaired: Arc<AtomicI64>,
     /// Where hints are listened for; `None`: `database.listen` is off.
     listen: Option<Arc<PgConnectOptions>>,
     /// Queue keys never change once given.

@@ -1,5 +1,6 @@
 //! Sweeps: guarded, batched, harmless in any number of processes at once.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use outhaul_core::id::{ChunkId, Lease};
@@ -13,6 +14,9 @@ use super::pool::{Pool, begin};
 use super::row::{interval, span};
 use super::schema::Schema;
 use crate::error::from_sqlx;
+
+/// How many unfinished jobs one call of the count repair looks at.
+const REPAIR_PAGE: i64 = 1000;
 
 #[derive(sqlx::FromRow)]
 struct ExpiredRow {
@@ -107,18 +111,30 @@ impl PostgresStore {
         Ok(rows.into_iter().map(ExpiredChunk::from).collect())
     }
 
-    /// One job per transaction, so that the finishes of others never wait for a recount.
+    /// Walks the unfinished jobs, a page at each call. One job per transaction, so that the finishes of others never
+    /// wait for a recount.
     pub(super) async fn repair_counts(&self, quiet: Duration, limit: u32) -> StoreResult<u64> {
-        let schema = self.schema;
-        let pool = self.pool();
+        let (pool, schema, walked) = (self.pool(), self.schema, self.repaired.clone());
+        let page: Vec<(i64, bool)> = sqlx::query_as(self.sql(include_str!("sql/counts_repair_due.sql")))
+            .bind(interval(quiet))
+            .bind(walked.load(Ordering::Relaxed))
+            .bind(REPAIR_PAGE)
+            .fetch_all(&pool)
+            .await
+            .map_err(from_sqlx)?;
         let work = tokio::spawn(async move {
             let mut repaired = 0;
-            for _ in 0..limit {
-                match repair_one(schema, &pool, quiet).await? {
-                    Some(wrong) => repaired += u64::from(wrong),
-                    None => break,
+            let due = page.iter().filter(|(_, due)| *due).take(limit as usize);
+            let mut last = page.last().map_or(0, |(id, _)| *id);
+            for (count, (id, _)) in (1..).zip(due) {
+                repaired += u64::from(repair_one(schema, &pool, *id, quiet).await?);
+                if count == limit {
+                    last = *id;
                 }
             }
+            // After the last job the walk begins anew.
+            let ended = page.len() < REPAIR_PAGE as usize && page.last().is_none_or(|(id, _)| *id == last);
+            walked.store(if ended { 0 } else { last }, Ordering::Relaxed);
             Ok(repaired)
         });
         work.await.map_err(|error| StoreError::Refused(error.into()))?
@@ -126,9 +142,18 @@ impl PostgresStore {
 
     pub(super) async fn prune_jobs(&self, keep: Duration, limit: u32) -> StoreResult<u64> {
         let limit = i64::from(limit);
-        let mark =
-            sqlx::query(self.sql(include_str!("sql/jobs_prune_mark.sql"))).bind(interval(keep)).bind(limit);
-        mark.execute(&self.pool()).await.map_err(from_sqlx)?;
+        let (mut marked, mut after) = (0, Some(0));
+        while let Some(before) = after.filter(|_| marked < limit) {
+            let (more, last): (i64, Option<i64>) =
+                sqlx::query_as(self.sql(include_str!("sql/jobs_prune_mark.sql")))
+                    .bind(interval(keep))
+                    .bind(limit)
+                    .bind(before)
+                    .fetch_one(&self.pool())
+                    .await
+                    .map_err(from_sqlx)?;
+            (marked, after) = (marked + more, last);
+        }
         let chunks = sqlx::query(self.sql(include_str!("sql/jobs_prune_chunks.sql"))).bind(limit);
         let chunks = chunks.execute(&self.pool()).await.map_err(from_sqlx)?.rows_affected();
         let jobs = sqlx::query(self.sql(include_str!("sql/jobs_prune.sql")));
@@ -164,17 +189,18 @@ impl PostgresStore {
     }
 }
 
-/// Recounts the job that was looked at longest ago; whether it was wrong, or `None` if none is due.
-async fn repair_one(schema: Schema, pool: &Pool, quiet: Duration) -> StoreResult<Option<bool>> {
+/// Recounts a job, if it is still due; whether its counts were wrong.
+async fn repair_one(schema: Schema, pool: &Pool, job: i64, quiet: Duration) -> StoreResult<bool> {
     let mut connection = pool.acquire().await.map_err(from_sqlx)?;
     let mut tx = begin(&mut connection).await.map_err(from_sqlx)?;
     let locked: Vec<i64> = sqlx::query_scalar(schema.sql(include_str!("sql/counts_repair_lock.sql")))
+        .bind(job)
         .bind(interval(quiet))
         .fetch_all(&mut *tx)
         .await
         .map_err(from_sqlx)?;
     if locked.is_empty() {
-        return Ok(None);
+        return Ok(false);
     }
     let repaired: i64 = sqlx::query_scalar(schema.sql(include_str!("sql/counts_repair.sql")))
         .bind(locked)
@@ -182,5 +208,5 @@ async fn repair_one(schema: Schema, pool: &Pool, quiet: Duration) -> StoreResult
         .await
         .map_err(from_sqlx)?;
     tx.commit().await.map_err(from_sqlx)?;
-    Ok(Some(repaired > 0))
+    Ok(repaired > 0)
 }

@@ -259,6 +259,7 @@ macro_rules! store_cases {
                 the_store_is_ready_and_has_a_name,
                 wakeups_reach_other_processes,
                 staging_holds_and_cancels_in_batches,
+                what_sweeps_have_to_do_is_told,
                 counts_are_repaired,
                 a_job_stuck_by_wrong_counts_ends,
                 busy_jobs_are_left_alone_by_repair,

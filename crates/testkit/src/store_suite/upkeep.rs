@@ -10,7 +10,7 @@ use outhaul_core::job::{JobStatus, NewJob};
 use outhaul_core::progress::Progress;
 use outhaul_core::reuse::Reuse;
 use outhaul_core::state::ChunkState;
-use outhaul_core::store::Staged;
+use outhaul_core::store::{Staged, SweepsDue};
 
 use super::bench::{Bench, Kit, LONG, SETTINGS, eventually, job, keyed};
 use super::files::{begin, generated};
@@ -61,6 +61,29 @@ pub(super) async fn staging_holds_and_cancels_in_batches(kit: Kit) {
     assert_eq!(bench.states(&cancelled).await, [ChunkState::Cancelled; 7]);
     assert_eq!(bench.stage().await, Staged::default());
     bench.counts_hold().await;
+}
+
+pub(super) async fn what_sweeps_have_to_do_is_told(kit: Kit) {
+    let bench = kit.bench(SETTINGS).await;
+    let due = async || bench.store.sweeps_due().await.expect("sweeps_due");
+    assert_eq!(due().await, SweepsDue::default(), "nothing is there");
+    let (_, chunks) = bench.running(2).await;
+    assert_eq!(due().await, SweepsDue::default(), "what runs or waits to be claimed is nobody's business");
+    bench.fail(&chunks[0], Some(LONG)).await.expect("still owned");
+    let later = due().await;
+    assert!(!later.stage && later.next.is_some_and(|next| next <= LONG && next > LONG / 2), "{later:?}");
+    bench.fail(&chunks[1], Some(Duration::ZERO)).await.expect("still owned");
+    assert!(due().await.stage, "a retry is due");
+    bench.stage().await;
+    assert!(!due().await.stage, "it is queued");
+    let cancelled = bench.submit(job(1)).await.job_id;
+    bench.store.job_cancel(&cancelled).await.expect("job_cancel");
+    assert!(due().await.stage, "a cancelled job has chunks left");
+    bench.stage().await;
+    assert!(!due().await.stage);
+    let parent = bench.submit(job(1)).await.job_id;
+    bench.submit(NewJob { parents: vec![parent], ..job(1) }).await;
+    assert!(due().await.stage, "a job waits for another");
 }
 
 /// Repairs wrong counts, of which there must be some: they are left alone while their job still moves.

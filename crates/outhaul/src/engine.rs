@@ -113,7 +113,7 @@ impl Engine {
             (Scheduler::new(store, planner, delivery.clone()), triggers)
         });
         let wakes = Wakes::default();
-        let mut parts = engine.start_duties(id, stores, delivery, registry, settings, queues, &wakes)?;
+        let mut parts = engine.start_duties(id, stores, delivery, (registry, queues), settings, &wakes)?;
         if let Some((scheduler, triggers)) = firing {
             let (vitals, stop) = (&engine.vitals, &engine.stop);
             parts.duties.push(duty::start_woken(scheduler, wakes.scheduler, vitals, stop.clone()));
@@ -129,9 +129,8 @@ impl Engine {
         id: WorkerId,
         stores: Stores,
         delivery: Arc<dyn Delivery>,
-        registry: Registry,
+        (registry, queues): (Registry, Vec<WorkQueue>),
         settings: EngineSettings,
-        queues: Vec<WorkQueue>,
         wakes: &Wakes,
     ) -> Result<Parts, StoreError> {
         let (store, owned, stop, vitals) = (stores.engine, self.owned.clone(), &self.stop, &self.vitals);

@@ -69,7 +69,7 @@ impl FolderSyncs {
                 drop(folders);
                 let running = Running { syncs: self, folder, round: &round };
                 let outcome = (self.sync)(folder);
-                let _ = round.outcome.set(outcome.as_ref().map(|()| ()).map_err(Failure::from));
+                let _ = round.outcome.set(outcome.as_ref().copied().map_err(Failure::from));
                 drop(running);
                 return outcome;
             }

@@ -1,5 +1,6 @@
 //! Announcements: which QUEUED chunks a broker was told of, and the claim of chunks by name.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
@@ -42,11 +43,7 @@ impl PostgresStore {
             .fetch_all(&self.pool())
             .await
             .map_err(from_sqlx)?;
-        let mut claims = NamedClaims::default();
-        for row in &rows {
-            add(&mut claims, row).map_err(from_sqlx)?;
-        }
-        Ok(claims)
+        named_claims(&rows).map_err(from_sqlx)
     }
 
     pub(super) async fn take_announcements(
@@ -137,28 +134,39 @@ async fn take(
     Ok(rows.into_iter().map(Announcement::from).collect())
 }
 
-/// Adds what became of one name.
-fn add(claims: &mut NamedClaims, row: &PgRow) -> Result<(), sqlx::Error> {
-    let place = usize::try_from(row.try_get::<i64, _>("place")? - 1).unwrap_or(usize::MAX);
-    let not_now = |because| -> Result<NotClaimed, sqlx::Error> {
-        let queue = QueueId(row.try_get::<i32, _>("seen_queue")?.into());
-        Ok(NotClaimed::NotNow { chunk: ChunkId(row.try_get("seen_id")?), queue, because })
-    };
-    let left = match row.try_get("verdict")? {
-        "claimed" => {
-            claims.claimed.push((place, ClaimRow::from_row(row)?.into_chunk()));
-            return Ok(());
-        }
-        "unknown" => NotClaimed::Unknown,
-        "over" => NotClaimed::Over,
-        "paused" => not_now(NotNow::Paused)?,
-        "unknown_queue" => not_now(NotNow::UnknownQueue)?,
-        "busy" => not_now(NotNow::Busy)?,
-        "no_slot" => not_now(NotNow::NoSlot)?,
-        other => return Err(sqlx::Error::Decode(format!("`{other}` is no verdict on a claim").into())),
-    };
-    claims.left.push((place, left));
-    Ok(())
+/// Reads what was claimed, which has no place, and then the names with their verdicts.
+fn named_claims(rows: &[PgRow]) -> Result<NamedClaims, sqlx::Error> {
+    let mut claimed = HashMap::new();
+    let mut claims = NamedClaims::default();
+    for row in rows {
+        let Some(place) = row.try_get::<Option<i64>, _>("place")? else {
+            claimed.insert(row.try_get::<i64, _>("seen_id")?, ClaimRow::from_row(row)?.into_chunk());
+            continue;
+        };
+        let place = usize::try_from(place - 1).unwrap_or(usize::MAX);
+        let not_now = |because| -> Result<NotClaimed, sqlx::Error> {
+            let queue = QueueId(row.try_get::<i32, _>("seen_queue")?.into());
+            Ok(NotClaimed::NotNow { chunk: ChunkId(row.try_get("seen_id")?), queue, because })
+        };
+        let left = match row.try_get("verdict")? {
+            "claimed" => match claimed.remove(&row.try_get::<i64, _>("seen_id")?) {
+                Some(chunk) => {
+                    claims.claimed.push((place, chunk));
+                    continue;
+                }
+                None => not_now(NotNow::Busy)?,
+            },
+            "unknown" => NotClaimed::Unknown,
+            "over" => NotClaimed::Over,
+            "paused" => not_now(NotNow::Paused)?,
+            "unknown_queue" => not_now(NotNow::UnknownQueue)?,
+            "busy" => not_now(NotNow::Busy)?,
+            "no_slot" => not_now(NotNow::NoSlot)?,
+            other => return Err(sqlx::Error::Decode(format!("`{other}` is no verdict on a claim").into())),
+        };
+        claims.left.push((place, left));
+    }
+    Ok(claims)
 }
 
 #[derive(FromRow)]

@@ -14,14 +14,16 @@ WITH clock AS MATERIALIZED (
            (SELECT c.id FROM outhaul.job_chunk c WHERE c.job_id = n.job_id AND c.chunk_key = n.chunk_key) AS id
     FROM named n
 ), seen AS MATERIALIZED (
-    SELECT f.place, c.id, c.queue_id, w.n,
+    -- One row per name; without a chunk, where there is none of that name.
+    SELECT f.place, c.id, c.queue_id, (SELECT w.n FROM want w WHERE w.queue_id = c.queue_id) AS n,
            c.state = 'QUEUED'
                AND (SELECT j.status FROM outhaul.job j WHERE j.id = c.job_id) IN ('SUBMITTED', 'IN_PROGRESS') AS waits,
            row_number() OVER (PARTITION BY c.id ORDER BY f.place) = 1 AS first,
            (SELECT q.paused FROM outhaul.queue q WHERE q.id = c.queue_id) AS paused
     FROM found f
-    JOIN outhaul.job_chunk c ON c.id = f.id
-    LEFT JOIN want w ON w.queue_id = c.queue_id
+    LEFT JOIN LATERAL (
+        SELECT c.id, c.queue_id, c.job_id, c.state FROM outhaul.job_chunk c WHERE c.id = f.id OFFSET 0
+    ) c ON true
 ), locked AS MATERIALIZED (
     SELECT c.id
     FROM outhaul.job_chunk c
@@ -33,8 +35,8 @@ WITH clock AS MATERIALIZED (
 ), ranked AS MATERIALIZED (
     SELECT s.id, s.place, s.n, row_number() OVER (PARTITION BY s.queue_id ORDER BY s.place) AS rank
     FROM seen s
-    JOIN locked l ON l.id = s.id
-    WHERE s.waits AND s.first
+    -- Not a join: the planner cannot turn this list around.
+    WHERE s.waits AND s.first AND (s.id IN (SELECT l.id FROM locked l)) IS TRUE
 ), chosen AS MATERIALIZED (
     SELECT r.id, r.place FROM ranked r WHERE r.rank <= r.n ORDER BY r.place LIMIT $6
 ), claimed AS (
@@ -67,8 +69,8 @@ WITH clock AS MATERIALIZED (
         SELECT s.id
         FROM seen s
         WHERE s.waits AND s.first AND NOT s.paused
-          AND (s.n = 0 OR s.id = ANY (ARRAY(SELECT id FROM locked)))
-          AND s.id <> ALL (ARRAY(SELECT id FROM chosen))))
+          AND (s.n = 0 OR s.id IN (SELECT l.id FROM locked l))
+          AND s.id NOT IN (SELECT o.id FROM chosen o)))
 ), to_defer AS MATERIALIZED (
     SELECT a.chunk_id
     FROM outhaul.announcement a
@@ -81,22 +83,31 @@ WITH clock AS MATERIALIZED (
         waits = LEAST(a.waits + 1, 5)
     WHERE a.chunk_id = ANY (ARRAY(SELECT chunk_id FROM to_defer))
 )
-SELECT f.place, s.id AS seen_id, s.queue_id AS seen_queue,
+-- What was claimed, and after it the names in their order. Rust joins the two: here the planner could join them row by row.
+SELECT s.place, s.id AS seen_id, s.queue_id AS seen_queue,
        CASE
-           WHEN c.id IS NOT NULL THEN 'claimed'
+           WHEN s.first AND (s.id IN (SELECT o.id FROM chosen o)) IS TRUE THEN 'claimed'
            WHEN s.id IS NULL THEN 'unknown'
            WHEN NOT (s.waits AND s.first) THEN 'over'
            WHEN s.paused THEN 'paused'
            WHEN s.n IS NULL THEN 'unknown_queue'
-           WHEN s.n > 0 AND s.id <> ALL (ARRAY(SELECT id FROM locked)) THEN 'busy'
-           WHEN s.id = ANY (ARRAY(SELECT l.chunk_id FROM slotless l WHERE l.standing <> 'deferred'))
-               AND s.id <> ALL (ARRAY(SELECT chunk_id FROM to_defer)) THEN 'busy'
+           WHEN s.n > 0 AND s.id NOT IN (SELECT l.id FROM locked l) THEN 'busy'
+           WHEN (s.id IN (SELECT l.chunk_id FROM slotless l WHERE l.standing <> 'deferred')) IS TRUE
+               AND s.id NOT IN (SELECT t.chunk_id FROM to_defer t) THEN 'busy'
            ELSE 'no_slot' END AS verdict,
-       c.id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost, c.claimed_at,
-       j.job_id, j.job_type, j.dataset, j.owner, j.params, j.created_at AS submitted_at
-FROM found f
-LEFT JOIN seen s ON s.place = f.place
-LEFT JOIN chosen o ON o.place = f.place
-LEFT JOIN claimed c ON c.id = o.id
-LEFT JOIN outhaul.job j ON j.id = c.job_id
-ORDER BY f.place
+       NULL::bigint AS id, NULL::bigint AS fence, NULL::integer AS queue_id, NULL::text AS chunk_key, NULL::text AS key,
+       NULL::date AS effective_date, NULL::integer AS attempt, NULL::smallint AS lost, NULL::timestamptz AS claimed_at,
+       NULL::text AS job_id, NULL::text AS job_type, NULL::text AS dataset, NULL::text AS owner, NULL::text AS params,
+       NULL::timestamptz AS submitted_at
+FROM seen s
+UNION ALL
+SELECT NULL, c.id, NULL, NULL, c.id, c.fence, c.queue_id, c.chunk_key, c.key, c.effective_date, c.attempt, c.lost,
+       c.claimed_at, j.job_id, j.job_type, j.dataset, j.owner, j.params, j.created_at
+FROM claimed c
+CROSS JOIN LATERAL (
+    SELECT j.job_id, j.job_type, j.dataset, j.owner, j.params, j.created_at
+    FROM outhaul.job j
+    WHERE j.id = c.job_id
+    OFFSET 0
+) j
+ORDER BY place NULLS FIRST

@@ -30,7 +30,7 @@ WITH given AS MATERIALIZED (
           AND k.effective_date = l.effective_date AND k.variant = l.variant
         OFFSET 0
     ) k
-    WHERE l.kind = 'reused' OR k.writes
+    WHERE l.kind = 'reused' OR (l.kind = 'generated' AND k.writes)
     ORDER BY k.file_id
 ), filed AS MATERIALIZED (
     SELECT n.*, k.next

@@ -441,3 +441,21 @@ async fn cancel_and_retry_answer_by_the_jobs_state(kind: Kind) {
     client.wait_for(&failed, "COMPLETED").await;
     assert_eq!((stack.published().len(), stack.staged()), (2, vec![]));
 }
+
+/// The schema `outhaul` is not there, so a statement that names it, or none, finds nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_installation_lives_in_the_schema_that_it_is_told() {
+    let kind = Kind::PostgresLocal;
+    let mut stack = Stack::new(kind, &format!("{STEADY}{}", warehouse(kind, POSITIONS))).await;
+    stack.environment.push(("OUTHAUL__DATABASE__SCHEMA", "elsewhere".to_owned()));
+    stack.make_positions(&["ABC"], &DAYS).await;
+    stack.source("drop schema outhaul cascade").await;
+    let server = stack.serve("server", "api,worker,scheduler").await;
+    let client = server.client();
+    let done = client.complete(&one("ABC", "20250215")).await;
+    assert_eq!(client.files(done["jobId"].as_str().expect("a jobId")).await.len(), 1);
+    let again = client.complete(&one("ABC", "20250215")).await;
+    assert_eq!(again["filesReused"], 1, "{again}");
+    assert_eq!(stack.recorded("select count(*) from elsewhere.job").await, [[2]]);
+    assert_eq!(stack.recorded("select count(*) from pg_namespace where nspname = 'outhaul'").await, [[0]]);
+}

@@ -84,7 +84,9 @@ fn every_statement_is_used() {
         let stem = Path::new(path).file_stem().unwrap().to_string_lossy();
         let (file, name) = (format!("{stem}.sql\""), format!("\"{stem}\""));
         let mut code = texts.iter().filter(|(user, _)| user.starts_with(folder) && user.ends_with(".rs"));
-        path.starts_with("crates/") && !code.any(|(_, text)| text.contains(&file) || text.contains(&name))
+        // What the migrations make is written down for readers, and a test compares it.
+        let read = path.starts_with("crates/") && !path.contains("/schema/");
+        read && !code.any(|(_, text)| text.contains(&file) || text.contains(&name))
     });
 }
 

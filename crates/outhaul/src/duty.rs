@@ -2,7 +2,7 @@
 //! stop. A round is never dropped half-way: stopping waits for the one in flight.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use outhaul_core::retry::Backoff;
@@ -53,6 +53,7 @@ pub(crate) fn start_woken<D: Duty>(
     tokio::spawn(vitals.part(D::NAME).run(async move {
         let mut outage = Outage::new(D::NAME);
         while !stop.is_cancelled() {
+            let began = Instant::now();
             let wait = match duty.run_once().await {
                 Ok(next) => {
                     outage.over();
@@ -63,9 +64,11 @@ pub(crate) fn start_woken<D: Duty>(
                 }
                 Err(error) => outage.failed(&error).max(jitter(duty.interval())),
             };
+            let took = began.elapsed();
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = wake.notified() => {}
+                // A duty that is woken all the time takes a fifth of it at most.
+                () = wake.notified() => tokio::time::sleep(4 * took).await,
                 () = stop.cancelled() => {}
             }
         }

@@ -16,6 +16,9 @@ use tracing::{info, warn};
 /// How often a duty that the lookout wakes runs without being woken.
 pub(crate) const BACKSTOP: Duration = Duration::from_secs(15);
 
+/// The longest that a duty rests after it was woken.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 /// When to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -67,8 +70,8 @@ pub(crate) fn start_woken<D: Duty>(
             let took = began.elapsed();
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                // A duty that is woken all the time takes a fifth of it at most.
-                () = wake.notified() => tokio::time::sleep(4 * took).await,
+                // A duty that is woken all the time takes about a fifth of it.
+                () = wake.notified() => tokio::time::sleep((4 * took).min(LONGEST_REST)).await,
                 () = stop.cancelled() => {}
             }
         }

@@ -126,7 +126,7 @@ async fn waiting_for_a_message_may_be_given_up_at_any_time() {
 
 #[tokio::test]
 async fn a_consumer_stays_connected_for_many_heartbeats_in_which_nobody_looks() {
-    let settings = BrokerSettings { heartbeat: Duration::from_secs(6), ..shared() };
+    let settings = BrokerSettings { heartbeat: Duration::from_secs(10), ..shared() };
     let broker = broker(&settings);
     let mut consumer = soon(broker.consumer(1)).await.unwrap();
     let mut publisher = soon(broker.publisher()).await.unwrap();

@@ -297,7 +297,7 @@ async fn a_secret_is_nowhere(kind: Kind) {
 async fn dump(url: &str) -> String {
     let mut db = PgConnection::connect(url).await.expect("the database answers");
     let tables: Vec<String> =
-        sqlx::query_scalar("select tablename::text from pg_tables where schemaname = 'public'")
+        sqlx::query_scalar("select tablename::text from pg_tables where schemaname = 'outhaul'")
             .fetch_all(&mut db)
             .await
             .expect("its tables");

@@ -178,9 +178,9 @@ async fn a_statement_that_was_prepared_before_a_migration_is_prepared_again() {
     let mut callers = PgConnection::connect(database.url()).await.unwrap();
     store.job_submit_in(&mut callers, job(1)).await.unwrap();
     // A column of another type changes what the prepared statements return.
-    let change = "do $$ declare definition text := pg_get_viewdef('outhaul.job_view'); begin drop view outhaul.job_view;
-         execute 'create view outhaul.job_view as '
-             || replace(definition, 'j.base_path', 'j.base_path::varchar as base_path'); end $$";
+    let change = "do $$ declare definition text := pg_get_viewdef('outhaul.job_view'); begin
+         drop view outhaul.job_view; alter table outhaul.job alter column base_path type varchar;
+         execute 'create view outhaul.job_view as ' || definition; end $$";
     connection.execute(change).await.unwrap();
     assert!(store.job_get(&job_id).await.unwrap().is_some());
     let once = store.job_submit_in(&mut callers, job(1)).await;

@@ -43,13 +43,24 @@ pub(crate) trait Duty: Send + Sync + 'static {
 
 /// Runs a duty until the token is cancelled, as a part that must live as long as the process.
 pub(crate) fn start<D: Duty>(duty: D, vitals: &Vitals, stop: CancellationToken) -> JoinHandle<()> {
-    start_woken(duty, Arc::default(), vitals, stop)
+    let after_failure = duty.interval();
+    repeat(duty, Arc::default(), after_failure, vitals, stop)
 }
 
-/// The same for a duty that also runs when it is woken.
+/// The same for a duty that also runs when it is woken. After a failure it does not wait for its interval, which is long.
 pub(crate) fn start_woken<D: Duty>(
     duty: D,
     wake: Arc<Notify>,
+    vitals: &Vitals,
+    stop: CancellationToken,
+) -> JoinHandle<()> {
+    repeat(duty, wake, Duration::ZERO, vitals, stop)
+}
+
+fn repeat<D: Duty>(
+    duty: D,
+    wake: Arc<Notify>,
+    after_failure: Duration,
     vitals: &Vitals,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
@@ -65,7 +76,12 @@ pub(crate) fn start_woken<D: Duty>(
                         Next::Later => jitter(duty.interval()),
                     }
                 }
-                Err(error) => outage.failed(&error).max(jitter(duty.interval())),
+                Err(error) => {
+                    // Nobody wakes a duty that has just failed.
+                    let wait = outage.failed(&error).max(jitter(after_failure));
+                    stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+                    continue;
+                }
             };
             let took = began.elapsed();
             tokio::select! {

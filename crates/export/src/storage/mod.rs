@@ -211,10 +211,10 @@ impl Storage {
                 Ok(StagedFile::local(local, publisher, lease, path))
             }
             Place::Objects(objects) => {
-                match &grant.leftover {
-                    Some(Leftover { upload: Some(upload), .. }) => objects.abort(upload).await?,
-                    Some(_) => objects.abort_unrecorded(&path).await?,
-                    None => {}
+                if let Some(leftover) = &grant.leftover {
+                    self.remove_leftover(leftover).await?;
+                    // The recorded upload may be that of an earlier writer: the last one may have opened another.
+                    objects.abort_unrecorded(&path).await?;
                 }
                 // The ETag counts only where it was recorded: a base path may have been changed since.
                 let recorded = grant.recorded.as_ref().filter(|record| record.path == path);

@@ -135,6 +135,7 @@ fn statements() -> Vec<(&'static str, String, Vec<String>)> {
             vec![ids(), fences.clone(), fences.clone(), fences.clone(), same("0.5")],
         ),
         ("chunk_snooze", sql("chunk_snooze"), vec![(2 * EACH + 7).to_string(), one("1"), one("'1 min'")]),
+        ("chunk_may_publish", sql("chunk_may_publish"), vec![(2 * EACH + 7).to_string(), one("1")]),
         ("chunks_stage_queue", sql("chunks_stage_queue"), vec![one("500"), one("'0'")]),
         ("sweeps_due", sql("sweeps_due"), vec![]),
     ]

@@ -1,5 +1,5 @@
 -- Walks the jobs in the order of their ids, a page at a time, so that no index on the time of completion is needed. The
--- walk ends at the first page with a job that was submitted too late to be pruned.
+-- walk ends at a page whose last job was submitted too late to be pruned.
 -- $1 how long jobs are kept, $2 page, $3 the id before the page
 WITH page AS MATERIALIZED (
     SELECT j.id, j.created_at >= now() - $1::interval AS too_young,
@@ -25,4 +25,4 @@ WITH page AS MATERIALIZED (
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
 )
 SELECT (SELECT count(*) FROM chosen) AS marked,
-       (SELECT max(p.id) FROM page p WHERE NOT EXISTS (SELECT FROM page y WHERE y.too_young)) AS last
+       (SELECT CASE WHEN NOT l.too_young THEN l.id END FROM page l ORDER BY l.id DESC LIMIT 1) AS last

@@ -31,9 +31,10 @@
             WHEN j.done + excluded.done = j.total THEN 'COMPLETED'
             WHEN j.done + excluded.done + j.failed + j.cancelled = j.total THEN 'FAILED'
             ELSE 'IN_PROGRESS' END,
+        -- Also where the other counts are wrong: a COMPLETED job has a time, or nobody would look at it again.
         completed_at = CASE
-            WHEN j.done + excluded.done + j.failed + j.cancelled = j.total THEN clock_timestamp()
-            ELSE j.completed_at END
+            WHEN j.total IN (j.done + excluded.done, j.done + excluded.done + j.failed + j.cancelled)
+            THEN clock_timestamp() ELSE j.completed_at END
     RETURNING j.id, j.status, j.job_type, j.dataset, j.completed_at
 ), asked_for AS (
     -- What some trigger waits for is left for the duty that judges it.
